@@ -1,0 +1,7 @@
+//! taskheap: which tokio task, thread and thread-local owns every byte of a Rust program's heap.
+
+#[cfg(feature = "cli")]
+#[doc(hidden)]
+pub mod profile;
+pub mod sys;
+pub mod wire;

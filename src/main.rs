@@ -1,0 +1,3 @@
+//! The exit code.
+
+fn main() {}

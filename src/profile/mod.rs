@@ -1,0 +1,7 @@
+//! The finished profile: its model, its file, the names in it, and shared ways to look at it.
+
+mod model;
+mod view;
+
+pub use model::*;
+pub use view::{Site, percentile};

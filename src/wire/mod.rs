@@ -1,0 +1,36 @@
+//! What the profiled process and the command agree on: the bytes of the recording.
+//!
+//! Problem: two processes look at the same memory, one of them may be killed between any two
+//! instructions, and neither may wait for the other. The tempting answer, a stream of events, is
+//! large, must be flushed, and loses its tail with the process. So the recording is a set of
+//! tables in shared memory that are correct at every moment: append-only columns whose length is
+//! published after the row, fixed rows of atomics, and pages of live blocks with a lock word that
+//! tells a reader when a page was caught half-way.
+//!
+//! Shared memory comes from System V segments (*extents*) which the command creates and the
+//! profiled process attaches by number. They need no descriptor (programs close those), no file
+//! (disks fill up), are not subject to `RLIMIT_FSIZE` as `memfd` is, and can be attached one at a
+//! time, so that a program under a small `RLIMIT_AS` is charged only for what it uses. Each is
+//! marked for removal as soon as it is attached: nothing outlives the two processes.
+//!
+//! No I/O here, and no code that only one side needs.
+
+mod column;
+mod header;
+mod live;
+mod place;
+mod rows;
+mod session;
+
+pub use column::{COLUMN_CHUNKS, Column, chunk_items, locate};
+pub use header::{
+    Config, ContextSlot, EXTENTS, Extent, Header, INIT_RANGES_NONE, InitKind, InitRange, MAGIC,
+    MAX_ALLOCATOR_PATCHES, Patch, PatchRole, State, TaskIdSlot, VERSION,
+};
+pub use live::{LIVE_SLOTS, LargeBlock, LiveBlock, LivePage, NO_ROW, SIZE_ESCAPE};
+pub use place::{ExtentMap, Place};
+pub use rows::{
+    Allocator, Context, Counter, CounterShard, ModuleRow, Node, NodeFlags, OwnerKind, OwnerType,
+    Row, RowState, ThreadSlot,
+};
+pub use session::{PROCESSES, ProcessSlot, ProcessState, SESSION_VARIABLE, Session};
