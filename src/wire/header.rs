@@ -92,6 +92,9 @@ pub struct Header {
     pub failed_allocations: AtomicU64,
     /// Allocations made while the recorder could not yet tell the task id: see `Config`.
     pub unattributed: AtomicU64,
+    /// Patches that are in place, and the error number if they could not be made.
+    pub patched: AtomicU32,
+    pub patch_error: AtomicI32,
     /// Field of tokio's context that holds the task id, once learned: index + 1, per slot.
     pub learned: [AtomicU32; 4],
     /// Bytes of shared memory and of private mappings that the recorder uses.
@@ -125,9 +128,13 @@ pub struct Config {
     /// Sorted [`InitRange`]s of the executable: place and count.
     pub init_ranges: AtomicU64,
     pub init_range_count: AtomicU32,
-    /// [`Patch`]es for statically linked allocators: place and count.
+    /// [`super::Patch`]es for statically linked allocators: place and count.
     pub patch_count: AtomicU32,
     pub patches: AtomicU64,
+    /// [`super::Redirect`]s: place and count.
+    pub redirects: AtomicU64,
+    pub redirect_count: AtomicU32,
+    pub _pad: u32,
 }
 
 /// Where the current task id is: at this offset from the thread pointer. 0 is no slot.
@@ -164,53 +171,4 @@ pub enum InitKind {
     Shared = 1,
     /// `thread_local::…::Storage::initialize`, `get_or_init_slow`.
     ThreadLocal = 2,
-}
-
-pub const MAX_ALLOCATOR_PATCHES: usize = 128;
-
-/// A function of a statically linked allocator that is led through the recorder. The command has
-/// disassembled it: `code` is its relocated first instructions followed by a jump back.
-#[repr(C)]
-pub struct Patch {
-    /// Link-time address of the function.
-    pub svma: u64,
-    /// [`super::Allocator`].
-    pub allocator: u32,
-    /// [`PatchRole`].
-    pub role: u32,
-    /// Bytes that the jump may overwrite, at instruction boundaries.
-    pub stolen: u32,
-    pub code_len: u32,
-    /// Displacements in `code` that are relative to the place where it ends up: for each of
-    /// `fixups`, the byte offset in `code` of a signed 32-bit field, and the svma it must reach.
-    pub fixup_count: u32,
-    pub _pad: u32,
-    pub fixups: [(u64, u64); 4],
-    pub code: [u8; 64],
-}
-
-/// What a patched function does, in the terms of the malloc family.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u32)]
-pub enum PatchRole {
-    Malloc = 1,
-    Calloc = 2,
-    Realloc = 3,
-    PosixMemalign = 4,
-    AlignedAlloc = 5,
-    Free = 6,
-    Mallocx = 7,
-    Rallocx = 8,
-    Xallocx = 9,
-    Dallocx = 10,
-    Sdallocx = 11,
-    /// mimalloc: `(size, align)`.
-    MallocAligned = 12,
-    ZallocAligned = 13,
-    ReallocAligned = 14,
-    FreeSize = 15,
-    FreeSizeAligned = 16,
-    FreeAligned = 17,
-    Zalloc = 18,
-    UsableSize = 19,
 }

@@ -18,6 +18,7 @@
 mod column;
 mod header;
 mod live;
+mod patch;
 mod place;
 mod rows;
 mod session;
@@ -25,9 +26,13 @@ mod session;
 pub use column::{COLUMN_CHUNKS, Column, chunk_items, locate};
 pub use header::{
     Config, ContextSlot, EXTENTS, Extent, Header, INIT_RANGES_NONE, InitKind, InitRange, MAGIC,
-    MAX_ALLOCATOR_PATCHES, Patch, PatchRole, State, TaskIdSlot, VERSION,
+    State, TaskIdSlot, VERSION,
 };
 pub use live::{LIVE_SLOTS, LargeBlock, LiveBlock, LivePage, NO_ROW, SIZE_ESCAPE};
+pub use patch::{
+    JUMP_BYTES, MAX_PATCHES, MAX_STOLEN, NO_ARGUMENT, PATCH_CODE, Patch, PatchArguments,
+    PatchFixup, PatchRole, Redirect,
+};
 pub use place::{ExtentMap, Place};
 pub use rows::{
     Allocator, Context, Counter, CounterShard, ModuleRow, Node, NodeFlags, OwnerKind, OwnerType,

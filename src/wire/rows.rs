@@ -51,6 +51,10 @@ pub enum Allocator {
     Mimalloc = 2,
     /// Through `taskheap::Alloc`, whatever stands behind it.
     Wrapper = 3,
+    /// A `malloc` that the executable itself defines, of neither of these.
+    OwnMalloc = 4,
+    /// A `#[global_allocator]` that allocates by itself, at `__rust_alloc`.
+    OwnRust = 5,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
