@@ -4,4 +4,7 @@
 #[doc(hidden)]
 pub mod profile;
 pub mod sys;
+#[cfg(all(feature = "cli", target_os = "linux"))]
+#[doc(hidden)]
+pub mod walk;
 pub mod wire;

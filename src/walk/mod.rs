@@ -1,1 +1,130 @@
-//! (to come)
+//! One look at the heap of a stopped process, from outside.
+//!
+//! [`capture`] stops the process, copies what is needed and lets it go on; [`analyze`] turns the
+//! copy into facts about who holds what. Nothing is written into the process, and its contents
+//! never leave this one's memory except as keyed hashes.
+//!
+//! Whoever waits for the process elsewhere in this process (to learn how it ended) must wait with
+//! `__WNOTHREAD`, from the thread that started it, or through a pidfd: a plain `wait` on any
+//! thread would receive the stops that are meant for the tracer.
+
+mod capture;
+mod heap;
+#[allow(dead_code)] // for the analysis
+mod image;
+#[allow(dead_code)] // for the analysis
+mod pages;
+mod regions;
+mod restart;
+mod stop;
+
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+pub use capture::capture;
+pub use heap::{
+    Block, ContextInfo, Heap, NodeTable, OwnerInfo, OwnerKind, Roots, RowInfo, RowState, Source,
+    StaticSlot, ThreadInfo, ThreadLocalSlot,
+};
+pub use image::{Image, Memory};
+pub use stop::StoppedThread;
+
+use crate::profile;
+
+/// How a walk is made.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The stop is given up if a thread does not stand by then.
+    pub stop_within: Duration,
+    /// A copy that would take more is not made. By default half of what the system has left.
+    pub max_copy_bytes: u64,
+    /// Path of the preload library, as the process has it mapped.
+    pub own_library: String,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            stop_within: Duration::from_secs(2),
+            max_copy_bytes: capture::half_of_available(),
+            own_library: String::new(),
+        }
+    }
+}
+
+/// What [`capture`] gives.
+pub struct Captured<T> {
+    pub image: Image,
+    /// As `copy` gave them; they belong into [`Heap::blocks`].
+    pub blocks: Vec<Block>,
+    pub tables: T,
+}
+
+#[derive(Debug)]
+pub enum WalkError {
+    /// The process has ended.
+    Gone,
+    /// A debugger or `strace` traces it: there can be only one.
+    AlreadyTraced {
+        tracer: i32,
+    },
+    /// The kernel or a container forbids to look.
+    Forbidden(io::Error),
+    DoesNotStop {
+        tid: i32,
+        state: char,
+    },
+    TooLarge {
+        bytes: u64,
+        limit: u64,
+    },
+    Read(io::Error),
+    /// The recorder's tables could not be taken.
+    Recorder(String),
+    Panicked,
+}
+
+impl fmt::Display for WalkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WalkError::Gone => write!(f, "the process has ended"),
+            WalkError::AlreadyTraced { tracer } => write!(
+                f,
+                "process {tracer} (a debugger or strace) already traces the program, and the \
+                 kernel allows only one"
+            ),
+            WalkError::Forbidden(error) => write!(
+                f,
+                "the kernel forbids looking at the program's memory ({error}); in a container, \
+                 allow SYS_PTRACE"
+            ),
+            WalkError::DoesNotStop { tid, state } => {
+                write!(f, "thread {tid} does not stop (state {state})")
+            }
+            WalkError::TooLarge { bytes, limit } => write!(
+                f,
+                "a copy of the heap would take {bytes} bytes, more than the {limit} that may be \
+                 used"
+            ),
+            WalkError::Read(error) => write!(f, "the program's memory can't be read: {error}"),
+            WalkError::Recorder(reason) => write!(f, "{reason}"),
+            WalkError::Panicked => write!(f, "the walker failed; the program went on"),
+        }
+    }
+}
+
+impl std::error::Error for WalkError {}
+
+/// What a captured heap says about who holds what. `heap.blocks` may be in any order.
+pub fn analyze(image: &Image, heap: &mut Heap, roots: &Roots, options: &Options) -> profile::Walk {
+    heap.sort();
+    let _ = (roots, options);
+    profile::Walk {
+        pause_s: image.pause.as_secs_f64(),
+        bytes_read: image.bytes_read,
+        blocks: heap.blocks.len() as u64,
+        live_bytes: heap.blocks.iter().map(|block| block.size).sum(),
+        ..profile::Walk::default()
+    }
+}

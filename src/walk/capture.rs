@@ -1,0 +1,205 @@
+//! Copying what a walk needs while the process stands still.
+//!
+//! The tempting way, copying every writable page, copies what the allocator keeps free and what
+//! the recorder itself holds; reading pages that were never touched would even bring them into
+//! the program. Copied are, where resident or swapped out: pages that hold live blocks, the used
+//! part of stacks, writable data of modules, other writable private mappings that hold no blocks
+//! (a pointer may be anywhere), and relocated read-only data, in which tokio's vtables lie.
+
+use std::ops::Range;
+
+use super::heap::Block;
+use super::image::{Arena, Image, Segment};
+use super::pages::PageSet;
+use super::regions::{self, Region};
+use super::stop::Stop;
+use super::{Captured, Options, WalkError};
+use crate::sys::maps::{self, Mapping};
+use crate::sys::mem::{PAGE, Page, ProcessMemory};
+
+/// Ranges that one call reads.
+const BATCH: usize = 512;
+
+/// Read-only data without relocations is copied up to this size for each mapping.
+const READ_ONLY_LIMIT: u64 = 8 << 20;
+
+/// Stops the process, has `copy` take the recorder's tables, copies memory, lets it go on.
+///
+/// Runs on a thread of its own, which is the tracer. `copy` runs there, too, while everything
+/// stands still: it has to be quick and must not wait for the process.
+pub fn capture<T: Send>(
+    pid: i32,
+    options: &Options,
+    copy: impl FnOnce() -> Result<(Vec<Block>, T), String> + Send,
+) -> Result<Captured<T>, WalkError> {
+    std::thread::scope(|scope| {
+        let tracer = std::thread::Builder::new()
+            .name("taskheap-walk".to_owned())
+            .spawn_scoped(scope, || stop_and_copy(pid, options, copy))
+            .map_err(WalkError::Read)?;
+        tracer.join().unwrap_or(Err(WalkError::Panicked))
+    })
+}
+
+fn stop_and_copy<T>(
+    pid: i32,
+    options: &Options,
+    copy: impl FnOnce() -> Result<(Vec<Block>, T), String>,
+) -> Result<Captured<T>, WalkError> {
+    let memory = ProcessMemory::open(pid).map_err(WalkError::Forbidden)?;
+    let stop = Stop::all(pid, &memory, options)?;
+    let (blocks, tables) = copy().map_err(WalkError::Recorder)?;
+    let mappings = maps::read_resident(pid).map_err(WalkError::Read)?;
+    let rss_peak = rss_peak(pid);
+    let live = pages_of(&blocks);
+    let library = &options.own_library;
+    let regions = regions::classify(&mappings, &stop.threads, &live, &memory, library);
+    let wanted = wanted_pages(&live, &mappings, &regions);
+    let copied = copy_pages(&memory, &wanted, &live, options)?;
+    if !Stop::is_alive(pid) {
+        return Err(WalkError::Gone);
+    }
+    let threads = stop.threads.clone();
+    let since = stop.since;
+    drop(stop);
+    let bytes_read = copied.segments.iter().map(|s| s.end - s.start).sum();
+    let image = Image {
+        pid,
+        pause: since.elapsed(),
+        bytes_read,
+        threads,
+        mappings,
+        regions,
+        rss_peak,
+        segments: copied.segments,
+        bytes: copied.bytes,
+        resident: copied.resident,
+    };
+    Ok(Captured {
+        image,
+        blocks,
+        tables,
+    })
+}
+
+fn rss_peak(pid: i32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes = line.and_then(|rest| rest.trim().strip_suffix(" kB"));
+    kilobytes.and_then(|k| k.parse::<u64>().ok()).unwrap_or(0) * 1024
+}
+
+fn pages_of(blocks: &[Block]) -> PageSet {
+    let mut live = PageSet::default();
+    for block in blocks {
+        live.insert(block.address..block.address.saturating_add(block.size));
+    }
+    live
+}
+
+/// Pages to copy.
+fn wanted_pages(live: &PageSet, mappings: &[Mapping], regions: &[Region]) -> PageSet {
+    let mut wanted = PageSet::default();
+    for run in live.runs() {
+        wanted.insert(run);
+    }
+    for (mapping, region) in mappings.iter().zip(regions) {
+        let small = mapping.anonymous > 0 || mapping.bytes() <= READ_ONLY_LIMIT;
+        let start = match region {
+            Region::Stack { used } => *used,
+            Region::Data | Region::Other => mapping.start,
+            Region::ReadOnly if small => mapping.start,
+            _ => continue,
+        };
+        if mapping.rss + mapping.swap > 0 {
+            wanted.insert(start..mapping.end);
+        }
+    }
+    wanted
+}
+
+struct Copied {
+    segments: Vec<Segment>,
+    bytes: Arena,
+    resident: PageSet,
+}
+
+fn copy_pages(
+    memory: &ProcessMemory,
+    wanted: &PageSet,
+    live: &PageSet,
+    options: &Options,
+) -> Result<Copied, WalkError> {
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    let mut resident = PageSet::default();
+    for run in wanted.runs() {
+        let count = ((run.end - run.start) / PAGE) as usize;
+        let pages = memory.pages(run.start, count).map_err(WalkError::Read)?;
+        for (at, page) in pages.into_iter().enumerate() {
+            let start = run.start + at as u64 * PAGE;
+            if page == Page::Untouched {
+                continue;
+            }
+            if page == Page::Resident && live.contains(start) {
+                resident.insert(start..start + PAGE);
+            }
+            match ranges.last_mut() {
+                Some(last) if last.end == start => last.end += PAGE,
+                _ => ranges.push(start..start + PAGE),
+            }
+        }
+    }
+    let total: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+    if total > options.max_copy_bytes {
+        return Err(WalkError::TooLarge {
+            bytes: total,
+            limit: options.max_copy_bytes,
+        });
+    }
+    let mut bytes = Arena::new(total as usize).map_err(WalkError::Read)?;
+    let segments = read_all(memory, &ranges, bytes.as_mut_slice());
+    Ok(Copied {
+        segments,
+        bytes,
+        resident,
+    })
+}
+
+/// Reads all ranges, in pieces. A page that can't be read (a mapping that ended with the process)
+/// is left out.
+fn read_all(memory: &ProcessMemory, ranges: &[Range<u64>], into: &mut [u8]) -> Vec<Segment> {
+    let mut segments = Vec::with_capacity(ranges.len());
+    let mut at = 0;
+    for batch in ranges.chunks(BATCH) {
+        let parts: Vec<(u64, usize)> = batch
+            .iter()
+            .map(|range| (range.start, (range.end - range.start) as usize))
+            .collect();
+        let total: usize = parts.iter().map(|(_, len)| len).sum();
+        let mut done = memory.read_ranges(&parts, &mut into[at..at + total]);
+        for (start, len) in parts {
+            let mut good = done.min(len);
+            done -= good;
+            if good < len {
+                // Either the call was cut short or this page can't be read.
+                good += memory.read(start + good as u64, &mut into[at + good..at + len]);
+            }
+            let end = start + good as u64;
+            segments.push(Segment { start, end, at });
+            at += len;
+        }
+    }
+    segments
+}
+
+/// What a copy may take by default: half of what the system can give.
+pub(super) fn half_of_available() -> u64 {
+    let available = |text: String| {
+        let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
+        line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()
+    };
+    let kilobytes = std::fs::read_to_string("/proc/meminfo")
+        .ok()
+        .and_then(available);
+    kilobytes.map_or(1 << 30, |k| k * 1024 / 2)
+}

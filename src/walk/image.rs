@@ -1,0 +1,143 @@
+//! A process as it stood: copies of the pages that matter, and what `/proc` said.
+//!
+//! Analyses ask for memory through [`Memory`], so that the same code looks at an image, at an
+//! array in a test, or at anything else that has bytes at addresses.
+
+use std::time::Duration;
+
+use super::stop::StoppedThread;
+use crate::sys::maps::Mapping;
+
+/// Bytes at addresses.
+pub trait Memory {
+    /// Calls `visit` with those parts of the range that are there, in ascending order. What is
+    /// not there was never touched, and reads as zeros.
+    fn visit(&self, start: u64, end: u64, visit: &mut dyn FnMut(u64, &[u8]));
+
+    /// The word at an address; 0 where nothing is there.
+    fn word(&self, address: u64) -> u64 {
+        let mut word = [0u8; 8];
+        self.visit(address, address.saturating_add(8), &mut |at, bytes| {
+            let from = (at - address) as usize;
+            word[from..from + bytes.len()].copy_from_slice(bytes);
+        });
+        u64::from_le_bytes(word)
+    }
+}
+
+/// A run of copied pages.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Segment {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    /// Where its first byte is among the bytes of the image.
+    pub(super) at: usize,
+}
+
+/// What a stop has taken.
+pub struct Image {
+    pub pid: i32,
+    pub pause: Duration,
+    /// Bytes copied out of the process.
+    pub bytes_read: u64,
+    pub threads: Vec<StoppedThread>,
+    pub mappings: Vec<Mapping>,
+    /// One for each mapping.
+    pub(super) regions: Vec<super::regions::Region>,
+    /// `VmHWM`, the largest resident set so far.
+    pub rss_peak: u64,
+    pub(super) segments: Vec<Segment>,
+    pub(super) bytes: Arena,
+    /// Pages that hold live blocks and are resident.
+    pub(super) resident: super::pages::PageSet,
+}
+
+impl Image {
+    /// Bytes of this process that the image takes.
+    pub fn own_bytes(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    /// Is the page with this address resident, as far as blocks lie on it?
+    pub(super) fn is_resident(&self, address: u64) -> bool {
+        self.resident.contains(address)
+    }
+}
+
+impl Memory for Image {
+    fn visit(&self, start: u64, end: u64, visit: &mut dyn FnMut(u64, &[u8])) {
+        let first = self.segments.partition_point(|s| s.end <= start);
+        for segment in &self.segments[first..] {
+            if segment.start >= end {
+                break;
+            }
+            let low = segment.start.max(start);
+            let high = segment.end.min(end);
+            let at = segment.at + (low - segment.start) as usize;
+            visit(low, &self.bytes.as_slice()[at..at + (high - low) as usize]);
+        }
+    }
+}
+
+/// A large buffer that costs only the pages written, in large pages where there are any.
+pub(super) struct Arena {
+    start: *mut u8,
+    len: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone; it is written only through `&mut`.
+unsafe impl Send for Arena {}
+// SAFETY: shared references only read.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    pub(super) fn new(len: usize) -> std::io::Result<Arena> {
+        if len == 0 {
+            let start = std::ptr::NonNull::dangling().as_ptr();
+            return Ok(Arena { start, len });
+        }
+        // SAFETY: the kernel chooses the address of a new private mapping.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(std::io::Error::last_os_error());
+        }
+        // SAFETY: the range was just mapped; the advice is a hint.
+        unsafe { libc::madvise(start, len, libc::MADV_HUGEPAGE) };
+        // SAFETY: as above: what was copied has no place in a core dump.
+        unsafe { libc::madvise(start, len, libc::MADV_DONTDUMP) };
+        let start = start.cast();
+        Ok(Arena { start, len })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn as_slice(&self) -> &[u8] {
+        // SAFETY: the mapping is `len` bytes of initialised (zero or written) memory, ours.
+        unsafe { std::slice::from_raw_parts(self.start, self.len) }
+    }
+
+    pub(super) fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: as in `as_slice`, and `&mut self` is the only way to write.
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        if self.len > 0 {
+            // SAFETY: nobody holds a slice of it any more.
+            unsafe { libc::munmap(self.start.cast(), self.len) };
+        }
+    }
+}
