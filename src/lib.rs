@@ -2,7 +2,16 @@
 
 #[cfg(feature = "cli")]
 #[doc(hidden)]
+pub mod analyze;
+#[cfg(feature = "cli")]
+#[doc(hidden)]
+pub mod cli;
+#[cfg(feature = "cli")]
+#[doc(hidden)]
 pub mod profile;
+#[cfg(feature = "cli")]
+#[doc(hidden)]
+pub mod render;
 pub mod sys;
 #[cfg(all(feature = "cli", target_os = "linux"))]
 #[doc(hidden)]

@@ -1,3 +1,7 @@
 //! The exit code.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    taskheap::cli::main()
+}

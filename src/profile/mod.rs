@@ -1,8 +1,18 @@
 //! The finished profile: its model, its file, the names in it, and shared ways to look at it.
 
+mod format;
 mod model;
+mod output;
+mod read;
 pub mod target;
+mod validate;
 mod view;
+mod write;
 
+pub use format::{MAJOR, MINOR, Major, Minor, readable};
 pub use model::*;
+pub use output::{Options, Output, OutputError};
+pub use read::{ReadError, read, read_from};
+pub use validate::Invalid;
 pub use view::{Site, percentile};
+pub use write::{encode, write, write_to};

@@ -1,1 +1,8 @@
-//! (to come)
+//! Renderers: from plain structs to bytes. No questions are asked of a profile here.
+
+pub mod findings;
+pub mod first_screen;
+pub mod table;
+pub mod tables;
+pub mod text;
+pub mod units;

@@ -1,0 +1,62 @@
+//! Findings, as the first thing on the first screen.
+
+use std::fmt::Write;
+
+use super::text::{ALARM, COMMAND, FAINT, GOOD, HEADING, WIDTH, clean, styled, wrap};
+use crate::analyze::{Finding, Report};
+
+/// More than this and nobody reads the first.
+pub const MOST: usize = 7;
+
+/// The block of findings. `profile` is how the person named the file.
+pub fn render(report: &Report, profile: &str) -> String {
+    let mut out = String::new();
+    if report.walks.is_empty() {
+        let text = "Nobody looked into the heap while it ran (no walk), so copies, leaks, idle \
+                    and oversized memory are not judged here.";
+        out.push_str(&styled(FAINT, &wrap(text, WIDTH, 0)));
+        out.push('\n');
+        if report.findings.is_empty() {
+            return out;
+        }
+    }
+    if report.findings.is_empty() {
+        // Without thresholds nobody has judged, and silence is not praise.
+        return match report.thresholds.is_empty() {
+            true => out,
+            false => out + &nothing(report),
+        };
+    }
+    let about = format!("FINDINGS at {}", report.moment.text);
+    let _ = writeln!(out, "{}", styled(HEADING, &about));
+    for (at, finding) in report.findings.iter().take(MOST).enumerate() {
+        one(&mut out, at + 1, finding, profile);
+    }
+    let more = report.findings.len().saturating_sub(MOST);
+    if more > 0 {
+        let text = format!("   and {more} smaller: taskheap report {profile} --json");
+        let _ = writeln!(out, "{}", styled(FAINT, &text));
+    }
+    out
+}
+
+fn one(out: &mut String, number: usize, finding: &Finding, profile: &str) {
+    let title = wrap(&clean(&finding.title), WIDTH - 3, 3);
+    let _ = writeln!(out, "{number:>2} {}", styled(ALARM, &title));
+    let _ = writeln!(out, "   {}", wrap(&clean(&finding.advice), WIDTH - 3, 3));
+    let command = format!("taskheap report {profile} {}", finding.kind.evidence());
+    let _ = writeln!(out, "   {}", styled(COMMAND, &command));
+}
+
+fn nothing(report: &Report) -> String {
+    let mut text = format!(
+        "{} at {}.",
+        styled(GOOD, "Nothing stands out"),
+        report.moment.text
+    );
+    let judged = format!("Looked for: {}.", report.thresholds.join("; "));
+    text.push('\n');
+    text.push_str(&styled(FAINT, &wrap(&judged, WIDTH, 0)));
+    text.push('\n');
+    text
+}

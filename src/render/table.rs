@@ -1,0 +1,166 @@
+//! Aligned columns that fit a width: numbers keep theirs, names share what is left.
+
+use anstyle::Style;
+
+use super::text::{HEADING, clean, shorten, styled, width};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Align {
+    /// A name: may be shortened.
+    Name,
+    Number,
+}
+
+struct Column {
+    title: String,
+    align: Align,
+}
+
+/// A table that is being filled.
+pub struct Table {
+    columns: Vec<Column>,
+    rows: Vec<(Style, Vec<String>)>,
+    indent: usize,
+}
+
+const GAP: usize = 2;
+/// Names are not shortened below this, even if the line gets too long.
+const LEAST: usize = 10;
+
+impl Table {
+    /// Titles of numbers begin with `>`.
+    pub fn new(titles: &[&str]) -> Table {
+        let column = |title: &&str| match title.strip_prefix('>') {
+            Some(title) => Column {
+                title: title.to_owned(),
+                align: Align::Number,
+            },
+            None => Column {
+                title: (*title).to_owned(),
+                align: Align::Name,
+            },
+        };
+        Table {
+            columns: titles.iter().map(column).collect(),
+            rows: Vec::new(),
+            indent: 2,
+        }
+    }
+
+    pub fn row(&mut self, cells: Vec<String>) {
+        self.styled_row(Style::new(), cells);
+    }
+
+    pub fn styled_row(&mut self, style: Style, cells: Vec<String>) {
+        debug_assert_eq!(cells.len(), self.columns.len());
+        self.rows
+            .push((style, cells.iter().map(|cell| clean(cell)).collect()));
+    }
+
+    /// Columns in which no row says anything are left out.
+    pub fn drop_empty_columns(&mut self) {
+        let says = |at: usize| {
+            let cells = self.rows.iter().map(|(_, cells)| cells[at].as_str());
+            cells
+                .into_iter()
+                .any(|cell| !matches!(cell, "" | "-" | "0" | "0B"))
+        };
+        let keep: Vec<bool> = (0..self.columns.len())
+            .map(|at| at == 0 || says(at))
+            .collect();
+        let mut kept = keep.iter();
+        self.columns.retain(|_| *kept.next().unwrap_or(&true));
+        for (_, cells) in &mut self.rows {
+            let mut kept = keep.iter();
+            cells.retain(|_| *kept.next().unwrap_or(&true));
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Lines of at most `limit` characters, the titles first; no limit if none is given.
+    pub fn render(&self, limit: Option<usize>) -> String {
+        let widths = self.widths(limit);
+        let mut out = String::new();
+        let titles: Vec<String> = self.columns.iter().map(|c| c.title.clone()).collect();
+        self.line(&mut out, HEADING, &titles, &widths);
+        for (style, cells) in &self.rows {
+            self.line(&mut out, *style, cells, &widths);
+        }
+        out
+    }
+
+    fn line(&self, out: &mut String, style: Style, cells: &[String], widths: &[usize]) {
+        let mut line = " ".repeat(self.indent);
+        for (at, ((cell, column), size)) in cells.iter().zip(&self.columns).zip(widths).enumerate()
+        {
+            if at > 0 {
+                line.push_str(&" ".repeat(GAP));
+            }
+            let cell = shorten(cell, *size);
+            let padding = " ".repeat(size - width(&cell));
+            match column.align {
+                Align::Name => line.extend([cell, padding]),
+                Align::Number => line.extend([padding, cell]),
+            }
+        }
+        out.push_str(&styled(style, line.trim_end()));
+        out.push('\n');
+    }
+
+    fn widths(&self, limit: Option<usize>) -> Vec<usize> {
+        let natural = |at: usize| {
+            let cells = self.rows.iter().map(|(_, cells)| width(&cells[at]));
+            cells.max().unwrap_or(0).max(width(&self.columns[at].title))
+        };
+        let mut widths: Vec<usize> = (0..self.columns.len()).map(natural).collect();
+        let Some(limit) = limit else {
+            return widths;
+        };
+        let gaps = self.indent + GAP * self.columns.len().saturating_sub(1);
+        // The widest name gives way first, one character at a time, until the line fits.
+        while gaps + widths.iter().sum::<usize>() > limit {
+            let names = (0..widths.len()).filter(|at| self.columns[*at].align == Align::Name);
+            match names.max_by_key(|at| widths[*at]) {
+                Some(at) if widths[at] > LEAST => widths[at] -= 1,
+                _ => break,
+            }
+        }
+        widths
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_give_way_to_numbers() {
+        let mut table = Table::new(&["task", ">bytes", "where"]);
+        table.row(vec![
+            "a::very::long::path::to::a::function".to_owned(),
+            "4.0MB".to_owned(),
+            "src/main.rs:1".to_owned(),
+        ]);
+        let text = anstream::adapter::strip_str(&table.render(Some(40))).to_string();
+        assert!(text.lines().all(|line| width(line) <= 40), "{text}");
+        assert!(text.contains("4.0MB"), "{text}");
+        assert!(
+            table
+                .render(None)
+                .contains("a::very::long::path::to::a::function")
+        );
+    }
+
+    #[test]
+    fn columns_that_say_nothing_go() {
+        let mut table = Table::new(&["task", ">finished", ">bytes"]);
+        table.row(vec!["a".to_owned(), "0".to_owned(), "1B".to_owned()]);
+        table.row(vec!["b".to_owned(), "-".to_owned(), "2B".to_owned()]);
+        table.drop_empty_columns();
+        assert!(!table.render(None).contains("finished"));
+        assert!(table.render(None).contains("2B"));
+    }
+}

@@ -1,0 +1,345 @@
+//! Each table of the report, whole or its first rows.
+
+use super::table::Table;
+use super::text::{WIDTH, place, written};
+use super::units::{bytes_tight, count, count_tight, seconds};
+use crate::analyze::{
+    CopiesRow, LeakRow, MemoryRow, OtherRow, Report, SharedRow, SiteRow, TaskRow, ThreadLocalRow,
+    ThreadRow,
+};
+use crate::profile::Site;
+
+/// How much to show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Rows of each table; none for all.
+    pub limit: Option<usize>,
+    /// Columns of a line; none for as many as it takes.
+    pub width: Option<usize>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            limit: None,
+            width: Some(WIDTH),
+        }
+    }
+}
+
+impl Options {
+    /// The first of the rows.
+    pub fn of<'a, T>(&self, rows: &'a [T]) -> &'a [T] {
+        &rows[..self.limit.unwrap_or(rows.len()).min(rows.len())]
+    }
+
+    /// `, 5 of 12`, where not all rows are shown.
+    pub fn part<T>(&self, rows: &[T]) -> String {
+        match self.of(rows).len() {
+            shown if shown < rows.len() => format!(", {shown} of {}", rows.len()),
+            _ => String::new(),
+        }
+    }
+}
+
+fn size(value: Option<u64>) -> String {
+    value.map_or_else(|| "-".to_owned(), bytes_tight)
+}
+
+pub fn tasks(rows: &[TaskRow], options: &Options) -> String {
+    let mut table = Table::new(&[
+        "task", ">spawned", ">alive", ">done", ">at peak", ">each", ">p99", ">max", ">future",
+    ]);
+    for row in options.of(rows) {
+        table.row(vec![
+            row.name.clone(),
+            count_tight(row.spawned),
+            count_tight(row.live),
+            row.finished_allocated.map_or("-".to_owned(), count_tight),
+            bytes_tight(row.peak_live_bytes),
+            size(row.per_task.mean),
+            size(row.per_task.p99),
+            size(row.per_task.max),
+            bytes_tight(row.cell_bytes),
+        ]);
+    }
+    table.drop_empty_columns();
+    table.render(options.width)
+}
+
+/// What doesn't fit the first screen.
+pub fn task_details(rows: &[TaskRow], options: &Options) -> String {
+    let mut table = Table::new(&[
+        "task",
+        "spawned at",
+        ">allocated",
+        ">blocks",
+        ">live",
+        ">keeps",
+        ">left",
+        ">idle p50",
+    ]);
+    for row in options.of(rows) {
+        let site = row.site.as_ref();
+        let spawned_at = site.map_or_else(String::new, short_site);
+        table.row(vec![
+            row.name.clone(),
+            spawned_at,
+            bytes_tight(row.allocated_bytes),
+            count_tight(row.allocations),
+            bytes_tight(row.live_bytes),
+            size(row.retained_bytes),
+            bytes_tight(row.outlived_bytes),
+            row.idle_s.p50.map_or("-".to_owned(), seconds),
+        ]);
+    }
+    table.drop_empty_columns();
+    table.render(options.width)
+}
+
+pub fn threads(rows: &[ThreadRow], options: &Options) -> String {
+    let mut table = Table::new(&[
+        "thread",
+        ">count",
+        ">alive",
+        ">at peak",
+        ">live",
+        ">allocated",
+        ">left",
+        ">stack",
+        ">touched",
+    ]);
+    for row in options.of(rows) {
+        table.row(vec![
+            row.name.clone(),
+            count_tight(row.count),
+            count_tight(row.alive),
+            bytes_tight(row.peak_live_bytes),
+            bytes_tight(row.live_bytes),
+            bytes_tight(row.allocated_bytes),
+            bytes_or_nothing(row.owner_gone_bytes),
+            size(row.stack.reserved_each),
+            size(row.stack.resident_each),
+        ]);
+    }
+    table.drop_empty_columns();
+    table.render(options.width)
+}
+
+fn bytes_or_nothing(value: u64) -> String {
+    if value == 0 {
+        "-".to_owned()
+    } else {
+        bytes_tight(value)
+    }
+}
+
+pub fn others(rows: &[OtherRow], options: &Options) -> String {
+    let mut table = Table::new(&["other", ">at peak", ">live", ">allocated", ">blocks"]);
+    for row in options.of(rows) {
+        table.row(vec![
+            row.name.clone(),
+            bytes_tight(row.peak_live_bytes),
+            bytes_tight(row.live_bytes),
+            bytes_tight(row.allocated_bytes),
+            count_tight(row.allocations),
+        ]);
+    }
+    table.render(options.width)
+}
+
+pub fn sites(rows: &[SiteRow], options: &Options) -> String {
+    let mut table = Table::new(&[
+        "site",
+        "where",
+        "through",
+        ">at peak",
+        ">at end",
+        ">allocated",
+        ">blocks",
+    ]);
+    for row in options.of(rows) {
+        table.row(vec![
+            written(&row.site.function).to_owned(),
+            place(row.site.file.as_deref(), row.site.line),
+            row.site.library.clone().unwrap_or_default(),
+            bytes_tight(row.peak_live_bytes),
+            bytes_tight(row.live_bytes),
+            bytes_tight(row.allocated_bytes),
+            count_tight(row.allocations),
+        ]);
+    }
+    table.drop_empty_columns();
+    table.render(options.width)
+}
+
+/// The place if it is known, else the function.
+pub fn short_site(site: &Site) -> String {
+    match place(site.file.as_deref(), site.line) {
+        place if place.is_empty() => written(&site.function).to_owned(),
+        place => place,
+    }
+}
+
+fn known(site: Option<&Site>) -> (String, String) {
+    match site {
+        Some(site) => (
+            site.function.clone(),
+            place(site.file.as_deref(), site.line),
+        ),
+        None => ("-".to_owned(), String::new()),
+    }
+}
+
+fn yes(value: Option<bool>, share: Option<f64>) -> String {
+    match (value, share) {
+        (None, _) => "-".to_owned(),
+        (Some(true), _) => "yes".to_owned(),
+        (Some(false), Some(share)) => format!("{:.0}%", share * 100.0),
+        (Some(false), None) => "no".to_owned(),
+    }
+}
+
+pub fn copies(rows: &[CopiesRow], options: &Options) -> String {
+    let mut table = Table::new(&[
+        "made in", "where", "held by", ">copies", ">each", ">bytes", ">waste", ">equal",
+    ]);
+    for row in options.of(rows) {
+        let (function, place) = known(row.site.as_ref());
+        let name = row.owner_name.as_deref().unwrap_or("");
+        table.row(vec![
+            function,
+            place,
+            format!("{} {name}", row.owner).trim_end().to_owned(),
+            count_tight(row.copies),
+            bytes_tight(row.bytes_each),
+            bytes_tight(row.bytes),
+            bytes_tight(row.waste_bytes),
+            yes(row.identical, row.equal_share),
+        ]);
+    }
+    table.render(options.width)
+}
+
+pub fn thread_locals(rows: &[ThreadLocalRow], options: &Options) -> String {
+    let mut table = Table::new(&[
+        "thread-local",
+        "made in",
+        ">threads",
+        ">bytes",
+        ">mean",
+        ">max",
+        ">equal",
+    ]);
+    for row in options.of(rows) {
+        table.row(vec![
+            row.name.clone(),
+            row.site.as_ref().map_or_else(String::new, short_site),
+            count_tight(row.threads),
+            bytes_tight(row.bytes),
+            size(row.per_thread.mean),
+            size(row.per_thread.max),
+            yes(row.identical, row.equal_share),
+        ]);
+    }
+    table.drop_empty_columns();
+    table.render(options.width)
+}
+
+pub fn shared(rows: &[SharedRow], options: &Options) -> String {
+    let mut table = Table::new(&["static", "first touched by", "made in", ">bytes", ">blocks"]);
+    for row in options.of(rows) {
+        table.row(vec![
+            row.name.clone(),
+            row.first_touched_by.clone().unwrap_or_default(),
+            row.site.as_ref().map_or_else(String::new, short_site),
+            bytes_tight(row.bytes),
+            count_tight(row.blocks),
+        ]);
+    }
+    table.drop_empty_columns();
+    table.render(options.width)
+}
+
+pub fn leaks(rows: &[LeakRow], options: &Options) -> String {
+    let mut table = Table::new(&["made in", "where", ">blocks", ">bytes", ">indirect", ""]);
+    for row in options.of(rows) {
+        table.row(vec![
+            written(&row.site.function).to_owned(),
+            place(row.site.file.as_deref(), row.site.line),
+            count(row.blocks),
+            bytes_tight(row.bytes),
+            bytes_or_nothing(row.indirect_bytes),
+            if row.cycle { "cycle" } else { "" }.to_owned(),
+        ]);
+    }
+    table.render(options.width)
+}
+
+pub fn memory(memory: &MemoryRow, options: &Options) -> String {
+    let mut table = Table::new(&["part of resident memory", ">bytes", ">share"]);
+    let rss = memory.rss_bytes.unwrap_or(0);
+    let mut part = |name: &str, value: Option<u64>| {
+        let value = value.unwrap_or(0);
+        table.row(vec![
+            name.to_owned(),
+            bytes_tight(value),
+            super::units::percent(value, rss),
+        ]);
+    };
+    part("live heap blocks", memory.live_resident_bytes);
+    part("free, kept by the allocator", memory.retained_bytes);
+    if memory.fragmented_bytes.unwrap_or(0) > 0 {
+        part(
+            "  of it in holes between live blocks",
+            memory.fragmented_bytes,
+        );
+    }
+    part("thread stacks", memory.stacks_bytes);
+    part("mapped files", memory.mapped_files_bytes);
+    part("mapped by the program itself", memory.other_mappings_bytes);
+    part("taskheap's own", memory.profiler_bytes);
+    let rest = memory.unexplained_bytes.unwrap_or(0);
+    table.row(vec![
+        "unexplained".to_owned(),
+        super::units::bytes_signed(i128::from(rest)),
+        super::units::percent(rest.unsigned_abs(), rss),
+    ]);
+    table.row(vec![
+        "resident (RSS)".to_owned(),
+        bytes_tight(rss),
+        String::new(),
+    ]);
+    table.render(options.width)
+}
+
+pub fn stacks(report: &Report, options: &Options) -> String {
+    let stacks = &report.stacks;
+    let mut tasks = Table::new(&["task", ">alive", ">bytes each", ">together"]);
+    for row in options.of(&stacks.tasks) {
+        tasks.row(vec![
+            row.name.clone(),
+            count(row.live),
+            bytes_tight(row.bytes_each),
+            bytes_tight(row.bytes_each.saturating_mul(row.live)),
+        ]);
+    }
+    let mut threads = Table::new(&["thread", ">alive", ">reserved each", ">touched each"]);
+    for row in options.of(&stacks.threads) {
+        threads.row(vec![
+            row.name.clone(),
+            count(row.count),
+            size(row.reserved_each),
+            size(row.resident_each),
+        ]);
+    }
+    let mean = |value: Option<u64>| value.map_or("not known".to_owned(), super::units::bytes);
+    format!(
+        "{}\n{}\n  one task waits in {}, one thread in {} touched of {} reserved\n",
+        tasks.render(options.width),
+        threads.render(options.width),
+        mean(stacks.per_task_bytes),
+        mean(stacks.per_thread_resident_bytes),
+        mean(stacks.per_thread_reserved_bytes),
+    )
+}

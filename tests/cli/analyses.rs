@@ -1,0 +1,191 @@
+//! Analyses on hand-built profiles, against slow obvious models.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use taskheap::analyze::{Report, SiteTable, report};
+use taskheap::profile::*;
+
+use crate::sample::{self, Builder, MB};
+
+/// Runs every analysis and renderer.
+pub fn everything(profile: &Profile) {
+    let report = report(profile);
+    serde_json::to_string(&report).unwrap();
+    let options = taskheap::render::tables::Options::default();
+    taskheap::render::first_screen::render(&report, "x", &options);
+}
+
+#[test]
+fn every_node_has_the_site_that_its_stack_says() {
+    let profile = sample::walked();
+    let table = SiteTable::new(&profile);
+    for at in 0..profile.nodes.parent.len() {
+        let node = NodeId(at as u32);
+        assert_eq!(
+            *table.get(table.of_node(node)),
+            profile.site(node),
+            "node {at}"
+        );
+    }
+}
+
+#[test]
+fn tasks_of_one_name_are_one_row() {
+    let report = report(&sample::server());
+    let names: Vec<&str> = report.tasks.iter().map(|t| t.name.as_str()).collect();
+    assert_eq!(names, ["server::handler", "server::ticker"]);
+    let handler = &report.tasks[0];
+    assert_eq!((handler.spawned, handler.live), (60, 60));
+    assert_eq!(handler.live_bytes, 60 * 4 * MB + 60 * 512);
+    assert_eq!(handler.per_task.p50, Some(4 * MB + 512));
+    assert_eq!(handler.site.as_ref().unwrap().function, "server::main");
+    let ticker = &report.tasks[1];
+    assert_eq!((ticker.live, ticker.finished_allocated), (2_900, Some(100)));
+    assert_eq!(ticker.idle_s.p50, Some(1.5));
+}
+
+#[test]
+fn loops_of_workers_are_their_threads() {
+    let report = report(&sample::server());
+    let worker = report
+        .threads
+        .iter()
+        .find(|t| t.name == "tokio-rt-worker")
+        .unwrap();
+    assert_eq!((worker.count, worker.alive), (2, 2));
+    assert_eq!(worker.live_bytes, 4 * MB + 2 * 300);
+    assert_eq!(worker.stack.reserved_each, None, "nobody looked");
+}
+
+#[test]
+fn the_first_toucher_is_not_charged() {
+    let report = report(&sample::server());
+    assert_eq!(report.shared.len(), 1);
+    let shared = &report.shared[0];
+    assert_eq!(
+        (shared.name.as_str(), shared.bytes),
+        ("server::RULES", 5 * MB)
+    );
+    assert_eq!(shared.first_touched_by.as_deref(), Some("server::handler"));
+    assert!(report.tasks.iter().all(|t| t.live_bytes % (5 * MB) != 0));
+}
+
+#[test]
+fn without_a_walk_nothing_is_guessed() {
+    let report = report(&sample::server());
+    assert!(report.copies.is_empty() && report.leaks.is_empty());
+    assert!(report.thread_locals.is_empty() && report.findings.is_empty());
+    assert_eq!(report.memory.rss_bytes, None);
+    assert_eq!(report.tasks[0].retained_bytes, None);
+    assert_eq!(report.moment.walk, None);
+}
+
+#[test]
+fn a_program_that_freed_everything_is_shown_at_its_fullest_walk() {
+    let report = report(&sample::walked());
+    assert_eq!(report.moment.walk, Some(2));
+    assert_eq!(report.totals.live_bytes, 0);
+    let handler = &report.tasks[0];
+    assert_eq!(
+        (handler.live, handler.live_bytes),
+        (60, 60 * (4 * MB + 512) + 40 * 100)
+    );
+    let ticker = &report.tasks[1];
+    assert_eq!((ticker.live, ticker.finished_allocated), (2_900, Some(100)));
+    assert_eq!(ticker.outlived_bytes, 163_840);
+    assert_eq!(report.leaks.len(), 2);
+    assert_eq!(report.possible_leaks.len(), 1);
+    assert_eq!(report.stacks.per_thread_reserved_bytes, Some(2 * MB));
+}
+
+fn sums(report: &Report) -> [u64; 3] {
+    let tasks = report
+        .tasks
+        .iter()
+        .map(|r| [r.allocated_bytes, r.live_bytes, r.peak_live_bytes]);
+    let threads = report
+        .threads
+        .iter()
+        .map(|r| [r.allocated_bytes, r.live_bytes, r.peak_live_bytes]);
+    let others = report
+        .others
+        .iter()
+        .map(|r| [r.allocated_bytes, r.live_bytes, r.peak_live_bytes]);
+    tasks.chain(threads).chain(others).fold([0; 3], |sum, row| {
+        std::array::from_fn(|at| sum[at] + row[at])
+    })
+}
+
+/// A profile of random blocks.
+fn random() -> impl Strategy<Value = Profile> {
+    let frames = [
+        sample::MAIN,
+        sample::RUN,
+        sample::POLL,
+        sample::HANDLER,
+        sample::TICKER,
+        sample::TO_VEC,
+        sample::PARSE,
+        sample::LIBC,
+        sample::RULES,
+        sample::ONCE,
+        sample::CACHE,
+    ];
+    let stack = prop::collection::vec(0..frames.len(), 0..9);
+    let block = (
+        stack,
+        0_u32..6,
+        0_u64..10_000,
+        [0_u64..50, 0..50, 0..50],
+        0_u32..8,
+    );
+    prop::collection::vec(block, 0..60).prop_map(move |blocks| {
+        let mut b = Builder::new();
+        b.owner(OwnerKind::Thread, "main");
+        b.owner(OwnerKind::Task, "a::b");
+        b.owner(OwnerKind::Task, "a::b");
+        b.owner(OwnerKind::Scope, "scope");
+        b.owner(OwnerKind::Task, "main");
+        b.profile.owners[5].runtime_own = true;
+        for (stack, owner, size, [made, peak, live], flags) in blocks {
+            let stack: Vec<_> = stack.iter().map(|at| frames[*at]).collect();
+            let node = b.stack(&stack, flags);
+            let made = made.max(peak).max(live);
+            b.blocks(node, OwnerId(owner), size, [made, peak, live]);
+        }
+        b.finish()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn owners_and_sites_add_up_to_the_totals(profile in random()) {
+        prop_assert_eq!(profile.validate(), Ok(()));
+        let report = report(&profile);
+        let totals = &report.totals;
+        let whole = [totals.allocated_bytes, totals.live_bytes, totals.peak_live_bytes];
+        prop_assert_eq!(sums(&report), whole);
+        let mut sites = [0; 3];
+        for row in &report.sites {
+            sites[0] += row.allocated_bytes;
+            sites[1] += row.live_bytes;
+            sites[2] += row.peak_live_bytes;
+        }
+        prop_assert_eq!(sites, whole);
+    }
+
+    #[test]
+    fn sites_are_those_of_a_slow_model(profile in random()) {
+        let mut model: BTreeMap<Site, u64> = BTreeMap::new();
+        for context in profile.context_ids() {
+            let site = profile.site(profile.contexts.node[context.index()]);
+            *model.entry(site).or_default() += profile.contexts.allocated_bytes[context.index()];
+        }
+        let found: BTreeMap<Site, u64> =
+            report(&profile).sites.into_iter().map(|r| (r.site, r.allocated_bytes)).collect();
+        prop_assert_eq!(found, model);
+    }
+}
