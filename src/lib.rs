@@ -12,8 +12,15 @@ pub mod profile;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod render;
+#[doc(hidden)]
+pub mod record;
+#[doc(hidden)]
 pub mod sys;
 #[cfg(all(feature = "cli", target_os = "linux"))]
 #[doc(hidden)]
 pub mod walk;
+#[doc(hidden)]
 pub mod wire;
+
+#[cfg(taskheap_preload)]
+pub mod preload;

@@ -1,9 +1,16 @@
-//! (to come)
+//! Every call of the operating system, behind functions with stated preconditions.
+//!
+//! The recorder calls some of these from inside `malloc`: those neither allocate nor let the
+//! program see a changed `errno`.
+
 #[cfg(all(feature = "cli", target_os = "linux"))]
 pub mod maps;
 #[cfg(all(feature = "cli", target_os = "linux"))]
 pub mod mem;
+pub mod private;
 #[cfg(all(feature = "cli", target_os = "linux"))]
 pub mod ptrace;
 #[cfg(all(feature = "cli", target_os = "linux"))]
 pub mod sched;
+pub mod segment;
+pub mod thread;
