@@ -23,7 +23,10 @@ fn main() {
     let linux = env::var("CARGO_CFG_TARGET_OS").is_ok_and(|os| os == "linux");
     if for_command && linux && env::var_os(INNER).is_none() {
         let library = build();
-        println!("cargo::rustc-env=TASKHEAP_PRELOAD_LIBRARY={}", library.display());
+        println!(
+            "cargo::rustc-env=TASKHEAP_PRELOAD_LIBRARY={}",
+            library.display()
+        );
     }
 }
 
@@ -52,8 +55,14 @@ fn build() -> PathBuf {
         let outer = text.starts_with("CARGO_FEATURE_")
             || text.starts_with("CARGO_PROFILE_")
             || text.starts_with("CARGO_CFG_")
-            || matches!(&*text, "RUSTFLAGS" | "CARGO_ENCODED_RUSTFLAGS" | "CARGO_BUILD_TARGET")
-            || matches!(&*text, "RUSTC_WRAPPER" | "RUSTC_WORKSPACE_WRAPPER" | "CARGO_TARGET_DIR");
+            || matches!(
+                &*text,
+                "RUSTFLAGS" | "CARGO_ENCODED_RUSTFLAGS" | "CARGO_BUILD_TARGET"
+            )
+            || matches!(
+                &*text,
+                "RUSTC_WRAPPER" | "RUSTC_WORKSPACE_WRAPPER" | "CARGO_TARGET_DIR"
+            );
         if outer {
             cargo.env_remove(&name);
         }

@@ -9,11 +9,11 @@ pub mod cli;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod profile;
+#[doc(hidden)]
+pub mod record;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod render;
-#[doc(hidden)]
-pub mod record;
 #[doc(hidden)]
 pub mod sys;
 #[cfg(all(feature = "cli", target_os = "linux"))]

@@ -37,7 +37,10 @@ fn last_look() {
     }
     let recording = State::Recording as u32;
     let exiting = State::Exiting as u32;
-    if header.state.compare_exchange(recording, exiting, Release, Relaxed).is_err()
+    if header
+        .state
+        .compare_exchange(recording, exiting, Release, Relaxed)
+        .is_err()
         || header.walks.load(Relaxed) == 0
     {
         return;
@@ -91,12 +94,18 @@ exits! {
 
 /// Notes that the process is about to be another program; takes it back if that fails.
 fn replacing(go: impl FnOnce() -> c_int) -> c_int {
-    let Some(header) = own_header() else { return go() };
+    let Some(header) = own_header() else {
+        return go();
+    };
     let (recording, replaced) = (State::Recording as u32, State::Replaced as u32);
-    let _ = header.state.compare_exchange(recording, replaced, Release, Relaxed);
+    let _ = header
+        .state
+        .compare_exchange(recording, replaced, Release, Relaxed);
     let result = go();
     keep_errno(|| {
-        let _ = header.state.compare_exchange(replaced, recording, Release, Relaxed);
+        let _ = header
+            .state
+            .compare_exchange(replaced, recording, Release, Relaxed);
     });
     result
 }

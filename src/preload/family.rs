@@ -44,7 +44,9 @@ export! {
 macro_rules! next {
     ($which:ident as $type:ty) => {
         // SAFETY: the symbol of this name has this signature in every C library.
-        next::$which.get().map(|found| unsafe { std::mem::transmute::<*mut c_void, $type>(found) })
+        next::$which
+            .get()
+            .map(|found| unsafe { std::mem::transmute::<*mut c_void, $type>(found) })
     };
 }
 
@@ -58,19 +60,16 @@ fn note(block: *mut u8, size: usize, align: usize, entry: *const u64, bp: u64) {
 
 unsafe extern "C" fn on_malloc(size: usize, entry: *const u64, bp: u64) -> *mut u8 {
     start();
-    let Some(next) = next!(MALLOC as next::Malloc) else { return early(size, 16) };
+    let Some(next) = next!(MALLOC as next::Malloc) else {
+        return early(size, 16);
+    };
     // SAFETY: the caller's arguments, handed on.
     let block = unsafe { next(size) };
     note(block, size, 0, entry, bp);
     block
 }
 
-unsafe extern "C" fn on_calloc(
-    count: usize,
-    each: usize,
-    entry: *const u64,
-    bp: u64,
-) -> *mut u8 {
+unsafe extern "C" fn on_calloc(count: usize, each: usize, entry: *const u64, bp: u64) -> *mut u8 {
     start();
     let size = count.checked_mul(each);
     let Some(next) = next!(CALLOC as next::Calloc) else {
@@ -82,14 +81,11 @@ unsafe extern "C" fn on_calloc(
     block
 }
 
-unsafe extern "C" fn on_realloc(
-    old: *mut u8,
-    size: usize,
-    entry: *const u64,
-    bp: u64,
-) -> *mut u8 {
+unsafe extern "C" fn on_realloc(old: *mut u8, size: usize, entry: *const u64, bp: u64) -> *mut u8 {
     start();
-    let Some(next) = next!(REALLOC as next::Realloc) else { return early(size, 16) };
+    let Some(next) = next!(REALLOC as next::Realloc) else {
+        return early(size, 16);
+    };
     if is_early(old) {
         // SAFETY: checked.
         return unsafe { out_of_early(old, size, entry, bp) };

@@ -54,7 +54,9 @@ fn start_once() {
     if STARTED.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
         return;
     }
-    let id = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+    let id = std::str::from_utf8(value)
+        .ok()
+        .and_then(|text| text.parse().ok());
     let setup = id.map_or(Setup::Dormant, record::start_in_session);
     let follows = record::header().is_some_and(|h| h.config.follow.load(Relaxed) != 0);
     if !follows {
@@ -72,5 +74,9 @@ fn start_once() {
 fn caller(entry: *const u64, bp: u64) -> Caller {
     // SAFETY: at the entry of a function the return address is on top of the stack.
     let pc = unsafe { *entry };
-    Caller { pc, sp: entry as u64 + 8, bp }
+    Caller {
+        pc,
+        sp: entry as u64 + 8,
+        bp,
+    }
 }

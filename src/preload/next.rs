@@ -18,14 +18,21 @@ static LOOKING: AtomicBool = AtomicBool::new(false);
 
 impl Next {
     pub const fn new(name: &'static CStr) -> Next {
-        Next { name, found: AtomicPtr::new(std::ptr::null_mut()) }
+        Next {
+            name,
+            found: AtomicPtr::new(std::ptr::null_mut()),
+        }
     }
 
     /// The function's address. `None` while another is being looked for, and where there is none.
     #[inline(always)]
     pub fn get(&self) -> Option<*mut c_void> {
         let found = self.found.load(Acquire);
-        if found.is_null() { self.look() } else { Some(found) }
+        if found.is_null() {
+            self.look()
+        } else {
+            Some(found)
+        }
     }
 
     #[cold]

@@ -10,13 +10,12 @@ use crate::sys::thread::keep_errno;
 ///
 /// As the C library's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_setname_np(
-    thread: libc::pthread_t,
-    name: *const c_char,
-) -> c_int {
+pub unsafe extern "C" fn pthread_setname_np(thread: libc::pthread_t, name: *const c_char) -> c_int {
     type SetName = unsafe extern "C" fn(libc::pthread_t, *const c_char) -> c_int;
     static NEXT: Next = Next::new(c"pthread_setname_np");
-    let Some(found) = NEXT.get() else { return libc::ENOSYS };
+    let Some(found) = NEXT.get() else {
+        return libc::ENOSYS;
+    };
     // SAFETY: the symbol has this signature.
     let next = unsafe { std::mem::transmute::<*mut c_void, SetName>(found) };
     // SAFETY: the caller's arguments, handed on.

@@ -4,6 +4,7 @@ mod format;
 mod model;
 mod output;
 mod read;
+pub mod symbolize;
 pub mod target;
 mod validate;
 mod view;

@@ -34,9 +34,10 @@ impl ExtentMap for Extents {
     #[inline(always)]
     fn extent(&self, index: usize) -> (*mut u8, usize) {
         match self.bases.get(index) {
-            Some(base) => {
-                (base.load(Ordering::Acquire), self.sizes[index].load(Ordering::Relaxed))
-            }
+            Some(base) => (
+                base.load(Ordering::Acquire),
+                self.sizes[index].load(Ordering::Relaxed),
+            ),
             None => (null_mut(), 0),
         }
     }
@@ -67,7 +68,9 @@ fn attach_next(header: &Header, index: usize) -> bool {
         }
         return !base.is_null();
     }
-    header.extents_used.fetch_max(index as u32 + 1, Ordering::Release);
+    header
+        .extents_used
+        .fetch_max(index as u32 + 1, Ordering::Release);
     for _ in 0..200 {
         let segment = header.extents[index].segment.load(Ordering::Acquire);
         if segment != 0 {
@@ -109,7 +112,9 @@ pub fn shared(bytes: usize) -> Option<(Place, *mut u8)> {
     }
     let end = Place::new(next.extent(), (next.offset() + bytes) as u64);
     header.arena.store(end.0, Ordering::Relaxed);
-    header.shared_used.fetch_add(bytes as u64, Ordering::Relaxed);
+    header
+        .shared_used
+        .fetch_add(bytes as u64, Ordering::Relaxed);
     let address = EXTENT.address(next, bytes);
     (!address.is_null()).then_some((next, address))
 }
@@ -120,7 +125,9 @@ pub fn own(bytes: usize) -> *mut u8 {
     if let Some(header) = header()
         && !start.is_null()
     {
-        header.private_used.fetch_add(bytes as u64, Ordering::Relaxed);
+        header
+            .private_used
+            .fetch_add(bytes as u64, Ordering::Relaxed);
     }
     start
 }
@@ -134,7 +141,9 @@ pub unsafe fn give_back(start: *mut u8, bytes: usize) {
     // SAFETY: the caller's.
     unsafe { private::unmap(start, bytes) };
     if let Some(header) = header() {
-        header.private_used.fetch_sub(bytes as u64, Ordering::Relaxed);
+        header
+            .private_used
+            .fetch_sub(bytes as u64, Ordering::Relaxed);
     }
 }
 

@@ -39,7 +39,11 @@ struct Known {
 }
 
 static KNOWN: [Known; 256] = [const {
-    Known { vtable: AtomicU64::new(0), kind: AtomicU32::new(0), id_offset: AtomicU32::new(0) }
+    Known {
+        vtable: AtomicU64::new(0),
+        kind: AtomicU32::new(0),
+        id_offset: AtomicU32::new(0),
+    }
 }; 256];
 
 impl Thread {
@@ -100,18 +104,24 @@ fn adopt(thread: &mut Thread, cell: Last, before: Last) {
         child = Some((row, layout, context));
         Some((context, row))
     });
-    let (true, Some((row, layout, context))) = (moved, child) else { return };
+    let (true, Some((row, layout, context))) = (moved, child) else {
+        return;
+    };
     move_books(thread, cell, context, row);
     if let Some(kind) = owners::owner_type(layout.kind) {
         kind.cell_bytes.fetch_max(cell.size as u64, Relaxed);
-        let _ = kind.spawn_context.compare_exchange(0, context, Relaxed, Relaxed);
+        let _ = kind
+            .spawn_context
+            .compare_exchange(0, context, Relaxed, Relaxed);
     }
     adopt_box(thread, cell, before, row, layout);
 }
 
 /// A row that a running task made before its cell was seen learns what it is.
 fn introduce(index: u32, id: u64, address: usize, kind: u32) {
-    let Some(row) = owners::row(index) else { return };
+    let Some(row) = owners::row(index) else {
+        return;
+    };
     if row.id.load(Relaxed) == id && row.cell.load(Relaxed) == 0 {
         row.cell.store(address as u64, Relaxed);
         owners::rename(index, kind);
@@ -190,7 +200,10 @@ fn layout_of(vtable: u64, size: usize) -> Option<Layout> {
     let slot = &KNOWN[(vtable >> 4) as usize % KNOWN.len()];
     if vtable != 0 && slot.vtable.load(Acquire) == vtable {
         let id_offset = slot.id_offset.load(Relaxed) as usize;
-        let layout = Layout { kind: slot.kind.load(Relaxed), id_offset };
+        let layout = Layout {
+            kind: slot.kind.load(Relaxed),
+            id_offset,
+        };
         return (id_offset + WORD <= size).then_some(layout);
     }
     let id_offset = check_vtable(vtable, size)?;
@@ -229,4 +242,3 @@ pub fn freed(index: u32, row: &Row) {
     tasks::forget(row.id.load(Relaxed));
     owners::ended(index, RowState::TaskGone);
 }
-

@@ -3,10 +3,10 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 
+use super::arena;
 use super::lock::Lock;
 use super::start::header;
 use super::thread::Thread;
-use super::arena;
 use crate::wire::{Allocator, Context};
 
 #[repr(C, align(16))]

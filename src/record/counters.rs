@@ -20,7 +20,11 @@ pub struct Index {
     used: u32,
 }
 
-pub const EMPTY: Index = Index { slots: std::ptr::null_mut(), mask: 0, used: 0 };
+pub const EMPTY: Index = Index {
+    slots: std::ptr::null_mut(),
+    mask: 0,
+    used: 0,
+};
 const FIRST: usize = 512;
 
 #[inline(always)]
@@ -94,7 +98,11 @@ pub fn grow(thread: &mut Thread) -> Option<()> {
     if start.is_null() {
         return None;
     }
-    thread.index = Index { slots: start, mask: slots as u32 - 1, used: 0 };
+    thread.index = Index {
+        slots: start,
+        mask: slots as u32 - 1,
+        used: 0,
+    };
     for at in 0..count {
         if let Some(row) = counter(thread, at) {
             let context = row.context.load(Relaxed);
@@ -119,8 +127,12 @@ fn save_peak(counter: &Counter) {
     let Some(header) = header() else { return };
     let epoch = header.epoch.load(Relaxed);
     if counter.epoch.load(Relaxed) != epoch {
-        counter.peak_bytes.store(counter.live_bytes.load(Relaxed), Relaxed);
-        counter.peak_blocks.store(counter.live_blocks.load(Relaxed), Relaxed);
+        counter
+            .peak_bytes
+            .store(counter.live_bytes.load(Relaxed), Relaxed);
+        counter
+            .peak_blocks
+            .store(counter.live_blocks.load(Relaxed), Relaxed);
         counter.epoch.store(epoch, Relaxed);
     }
 }
@@ -131,19 +143,34 @@ fn save_peak(counter: &Counter) {
 pub fn add(counter: &Counter, size: usize) {
     save_peak(counter);
     let size = size as u64;
-    counter.allocations.store(counter.allocations.load(Relaxed) + 1, Relaxed);
-    counter.allocated_bytes.store(counter.allocated_bytes.load(Relaxed).wrapping_add(size), Relaxed);
-    counter.live_bytes.store(counter.live_bytes.load(Relaxed) + size as i64, Relaxed);
-    counter.live_blocks.store(counter.live_blocks.load(Relaxed) + 1, Relaxed);
+    counter
+        .allocations
+        .store(counter.allocations.load(Relaxed) + 1, Relaxed);
+    counter.allocated_bytes.store(
+        counter.allocated_bytes.load(Relaxed).wrapping_add(size),
+        Relaxed,
+    );
+    counter
+        .live_bytes
+        .store(counter.live_bytes.load(Relaxed) + size as i64, Relaxed);
+    counter
+        .live_blocks
+        .store(counter.live_blocks.load(Relaxed) + 1, Relaxed);
 }
 
 #[inline(always)]
 pub fn subtract(counter: &Counter, size: usize, temporary: bool) {
     save_peak(counter);
-    counter.live_bytes.store(counter.live_bytes.load(Relaxed) - size as i64, Relaxed);
-    counter.live_blocks.store(counter.live_blocks.load(Relaxed) - 1, Relaxed);
+    counter
+        .live_bytes
+        .store(counter.live_bytes.load(Relaxed) - size as i64, Relaxed);
+    counter
+        .live_blocks
+        .store(counter.live_blocks.load(Relaxed) - 1, Relaxed);
     if temporary {
-        counter.temporary.store(counter.temporary.load(Relaxed) + 1, Relaxed);
+        counter
+            .temporary
+            .store(counter.temporary.load(Relaxed) + 1, Relaxed);
     }
 }
 
@@ -152,9 +179,15 @@ pub fn move_allocation(from: &Counter, to: &Counter, size: usize) {
     let bytes = size as u64;
     save_peak(from);
     save_peak(to);
-    from.allocations.store(from.allocations.load(Relaxed).wrapping_sub(1), Relaxed);
-    from.allocated_bytes.store(from.allocated_bytes.load(Relaxed).wrapping_sub(bytes), Relaxed);
-    from.live_bytes.store(from.live_bytes.load(Relaxed) - size as i64, Relaxed);
-    from.live_blocks.store(from.live_blocks.load(Relaxed) - 1, Relaxed);
+    from.allocations
+        .store(from.allocations.load(Relaxed).wrapping_sub(1), Relaxed);
+    from.allocated_bytes.store(
+        from.allocated_bytes.load(Relaxed).wrapping_sub(bytes),
+        Relaxed,
+    );
+    from.live_bytes
+        .store(from.live_bytes.load(Relaxed) - size as i64, Relaxed);
+    from.live_blocks
+        .store(from.live_blocks.load(Relaxed) - 1, Relaxed);
     add(to, size);
 }

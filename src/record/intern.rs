@@ -94,7 +94,9 @@ fn add(parent: u32, address: u64) -> u32 {
         EDGES.store(edges, Release);
     }
     // SAFETY: null, or a table that is never unmapped.
-    let Some(mut current) = (unsafe { edges.as_ref() }) else { return parent };
+    let Some(mut current) = (unsafe { edges.as_ref() }) else {
+        return parent;
+    };
     if let Some(node) = look(current, parent, address) {
         return node;
     }
@@ -103,7 +105,11 @@ fn add(parent: u32, address: u64) -> u32 {
     }
     match append(parent, address, flags) {
         Some(node) => {
-            put(current, address, (u64::from(parent) << 32) | u64::from(node));
+            put(
+                current,
+                address,
+                (u64::from(parent) << 32) | u64::from(node),
+            );
             node
         }
         None => parent,
@@ -153,14 +159,19 @@ fn put(edges: &Edges, address: u64, nodes: u64) {
 fn append(parent: u32, address: u64, flags: u32) -> Option<u32> {
     let header = header()?;
     let inherited = flags_of_node(parent) & !NodeFlags::INIT_ROOT;
-    let root = if flags & !inherited & INIT != 0 { NodeFlags::INIT_ROOT } else { 0 };
+    let root = if flags & !inherited & INIT != 0 {
+        NodeFlags::INIT_ROOT
+    } else {
+        0
+    };
     let generation = header.generation.load(Relaxed) << 16;
     arena::append(&header.nodes, |_, row| {
         // SAFETY: a fresh row that no reader knows yet.
         let row = unsafe { &*row };
         row.parent.store(parent, Relaxed);
         row.address.store(address, Relaxed);
-        row.flags.store(inherited | flags | root | generation, Relaxed);
+        row.flags
+            .store(inherited | flags | root | generation, Relaxed);
     })
 }
 
@@ -180,11 +191,8 @@ fn flags_of(address: u64) -> u32 {
     let Some(header) = header() else { return 0 };
     let count = header.config.init_range_count.load(Relaxed) as usize;
     let place = Place(header.config.init_ranges.load(Relaxed));
-    let start = crate::wire::ExtentMap::address(
-        &arena::EXTENT,
-        place,
-        count * size_of::<InitRange>(),
-    );
+    let start =
+        crate::wire::ExtentMap::address(&arena::EXTENT, place, count * size_of::<InitRange>());
     if count == 0 || start.is_null() {
         return 0;
     }

@@ -140,7 +140,12 @@ pub fn insert(
     context: u32,
     row: u32,
 ) -> Result<Option<Found>, Full> {
-    let block = LiveBlock { address: address as u64, size: size as u64, context, row };
+    let block = LiveBlock {
+        address: address as u64,
+        size: size as u64,
+        context,
+        row,
+    };
     loop {
         let page = locked(hash, who).ok_or(Full)?;
         if page.used.load(Relaxed) >= FULL {
@@ -178,7 +183,11 @@ fn found(block: &LiveBlock) -> Found {
         SIZE_ESCAPE => remove_large(block.address as usize),
         size => size as usize,
     };
-    Found { size, context: block.context, row: block.row }
+    Found {
+        size,
+        context: block.context,
+        row: block.row,
+    }
 }
 
 /// Takes a block out. `None` if it is not there: it was allocated before the recording.
@@ -211,7 +220,11 @@ fn close_gap(page: &LivePage, mut gap: usize) {
         }
         let wanted = home(self::hash(((head >> 20) << 3) as usize));
         let distance = |from: usize, to: usize| {
-            if to >= from { to - from } else { to + LIVE_SLOTS - from }
+            if to >= from {
+                to - from
+            } else {
+                to + LIVE_SLOTS - from
+            }
         };
         if distance(wanted, slot) >= distance(gap, slot) {
             page.slots[gap][1].store(tail, Relaxed);
@@ -231,9 +244,15 @@ pub fn change_owner(
     check: impl FnOnce() -> Option<(u32, u32)>,
 ) -> bool {
     let hash = hash(address);
-    let Some(page) = locked(hash, who) else { return false };
+    let Some(page) = locked(hash, who) else {
+        return false;
+    };
     let (slot, there) = place_of(page, hash, address);
-    let block = if there { LiveBlock::unpack(page.load(slot)) } else { None };
+    let block = if there {
+        LiveBlock::unpack(page.load(slot))
+    } else {
+        None
+    };
     let mut changed = false;
     if let Some(mut block) = block.filter(|block| block.context == expected)
         && let Some((context, row)) = check()
@@ -297,7 +316,9 @@ fn split(page: &'static LivePage, who: i32) -> bool {
     let depth = page.depth.load(Relaxed);
     let prefix = page.prefix.load(Relaxed);
     // SAFETY: there is a page, so there is a directory.
-    let Some(mut directory) = (unsafe { DIRECTORY.load(Acquire).as_ref() }) else { return false };
+    let Some(mut directory) = (unsafe { DIRECTORY.load(Acquire).as_ref() }) else {
+        return false;
+    };
     if depth >= 40 {
         return false;
     }
@@ -307,7 +328,9 @@ fn split(page: &'static LivePage, who: i32) -> bool {
             None => return false,
         }
     }
-    let Some(upper) = new_page(depth + 1, prefix * 2 + 1) else { return false };
+    let Some(upper) = new_page(depth + 1, prefix * 2 + 1) else {
+        return false;
+    };
     acquire(&upper.lock, who as u32);
     move_upper_half(page, upper, depth);
     page.prefix.store(prefix * 2, Relaxed);
@@ -371,8 +394,7 @@ fn insert_large(address: usize, size: usize) -> bool {
     let _held = LARGE.hold();
     for index in 0..header.large_blocks.len() {
         // SAFETY: below the length; rows are atomics that never move.
-        let Some(row) =
-            (unsafe { header.large_blocks.address(index, &arena::EXTENT).as_ref() })
+        let Some(row) = (unsafe { header.large_blocks.address(index, &arena::EXTENT).as_ref() })
         else {
             continue;
         };
@@ -393,12 +415,13 @@ fn insert_large(address: usize, size: usize) -> bool {
 
 #[cold]
 fn remove_large(address: usize) -> usize {
-    let Some(header) = header() else { return SIZE_ESCAPE as usize };
+    let Some(header) = header() else {
+        return SIZE_ESCAPE as usize;
+    };
     let _held = LARGE.hold();
     for index in 0..header.large_blocks.len() {
         // SAFETY: as above.
-        let Some(row) =
-            (unsafe { header.large_blocks.address(index, &arena::EXTENT).as_ref() })
+        let Some(row) = (unsafe { header.large_blocks.address(index, &arena::EXTENT).as_ref() })
         else {
             continue;
         };

@@ -32,7 +32,10 @@ impl Drop for Held<'_> {
 /// Takes the lock word for `who`. After some spinning the processor goes to whoever holds it.
 #[inline(always)]
 pub fn acquire(word: &AtomicU32, who: u32) {
-    if word.compare_exchange(0, who, Ordering::Acquire, Ordering::Relaxed).is_err() {
+    if word
+        .compare_exchange(0, who, Ordering::Acquire, Ordering::Relaxed)
+        .is_err()
+    {
         acquire_slowly(word, who);
     }
 }
@@ -43,7 +46,9 @@ fn acquire_slowly(word: &AtomicU32, who: u32) {
     let mut spins = 0u32;
     loop {
         if word.load(Ordering::Relaxed) == 0
-            && word.compare_exchange(0, who, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            && word
+                .compare_exchange(0, who, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok()
         {
             return;
         }

@@ -33,8 +33,8 @@ mod unwind;
 use crate::wire::Allocator;
 use live::Found;
 pub use start::{Setup, header, is_active, start_in_session, start_local, stop};
-use thread::{Last, Thread};
 pub use thread::name_changed;
+use thread::{Last, Thread};
 
 /// The frame that asked for memory: its return address and its registers after the return.
 #[derive(Clone, Copy, Debug)]
@@ -92,7 +92,13 @@ fn alloc_in(
     peak::changed(thread, size as i64, 1);
     counters::add(counter, size);
     owners::add(owner.row, size);
-    let this = Last { address, size, context, node, row: owner.row };
+    let this = Last {
+        address,
+        size,
+        context,
+        node,
+        row: owner.row,
+    };
     if align == cells::ALIGN {
         cells::remember(thread, this);
     }
@@ -149,7 +155,10 @@ fn freed_unseen(thread: &mut Thread, address: usize, found: &Found) {
 #[inline(always)]
 pub fn take(address: *mut u8) -> Taken {
     let address = address as usize;
-    let nothing = Taken { address, found: None };
+    let nothing = Taken {
+        address,
+        found: None,
+    };
     if address == 0 || !is_active() {
         return nothing;
     }
@@ -166,7 +175,9 @@ pub fn take(address: *mut u8) -> Taken {
 /// The allocator could not resize: the block is where it was.
 pub fn restore(taken: Taken) {
     let Some(found) = taken.found else { return };
-    let Some(thread) = Thread::enter() else { return start::lost(1) };
+    let Some(thread) = Thread::enter() else {
+        return start::lost(1);
+    };
     let hash = live::hash(taken.address);
     let back = live::insert(
         thread.tid,
@@ -190,7 +201,10 @@ pub fn on_realloc(taken: Taken, address: *mut u8, size: usize, by: Allocator, ca
     }
     let Some(thread) = Thread::enter() else {
         if let Some(found) = taken.found {
-            thread::put_aside(thread::Aside::Gone { address: taken.address, found });
+            thread::put_aside(thread::Aside::Gone {
+                address: taken.address,
+                found,
+            });
         }
         let address = address as usize;
         return thread::put_aside(thread::Aside::Alloc { address, size, by });
@@ -216,7 +230,9 @@ pub fn modules_may_go() {
     if !is_active() {
         return;
     }
-    let Some(thread) = Thread::enter() else { return };
+    let Some(thread) = Thread::enter() else {
+        return;
+    };
     modules::retire_closable();
     thread.leave();
 }
@@ -226,7 +242,11 @@ pub fn modules_may_go() {
 fn digest(thread: &mut Thread, aside: thread::Aside) {
     match aside {
         thread::Aside::Alloc { address, size, by } => {
-            let caller = Caller { pc: 0, sp: 0, bp: 0 };
+            let caller = Caller {
+                pc: 0,
+                sp: 0,
+                bp: 0,
+            };
             alloc_in(thread, address, size, 0, by, &caller);
         }
         thread::Aside::Free { address } => free_in(thread, address),

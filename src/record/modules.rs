@@ -40,7 +40,9 @@ pub struct Loaded {
 impl Loaded {
     /// Does the range lie in one readable segment that is not code?
     pub fn holds_data(&self, start: u64, end: u64) -> bool {
-        self.data.iter().any(|(low, high)| *low <= start && end <= *high)
+        self.data
+            .iter()
+            .any(|(low, high)| *low <= start && end <= *high)
     }
 }
 
@@ -53,8 +55,10 @@ struct List {
 // that change (`retired`) hold it too.
 unsafe impl Sync for List {}
 
-static LIST: List =
-    List { modules: UnsafeCell::new([const { EMPTY }; MOST]), count: AtomicUsize::new(0) };
+static LIST: List = List {
+    modules: UnsafeCell::new([const { EMPTY }; MOST]),
+    count: AtomicUsize::new(0),
+};
 const EMPTY: Loaded = Loaded {
     bias: 0,
     low: 0,
@@ -82,7 +86,9 @@ fn with_list<R>(work: impl FnOnce(&mut [Loaded], usize) -> R) -> R {
 pub fn find(address: u64) -> Option<Loaded> {
     with_list(|modules, count| {
         let known = modules[..count].iter();
-        known.copied().find(|m| !m.retired && m.low <= address && address < m.high)
+        known
+            .copied()
+            .find(|m| !m.retired && m.low <= address && address < m.high)
     })
 }
 
@@ -130,7 +136,10 @@ pub fn retire_closable() {
     let Some(header) = header() else { return };
     let mut any = false;
     with_list(|modules, count| {
-        for module in modules[..count].iter_mut().filter(|m| !m.initial && !m.retired) {
+        for module in modules[..count]
+            .iter_mut()
+            .filter(|m| !m.initial && !m.retired)
+        {
             module.retired = true;
             any = true;
         }
@@ -164,7 +173,9 @@ unsafe extern "C" fn visit(
 ) -> c_int {
     // SAFETY: the loader passes a valid description for the duration of the call.
     let info = unsafe { &*info };
-    let Some(mut module) = describe(info) else { return 0 };
+    let Some(mut module) = describe(info) else {
+        return 0;
+    };
     module.initial = !STARTED.load(Relaxed);
     let known = with_list(|modules, count| {
         let same = modules[..count]
@@ -196,13 +207,12 @@ fn is_same_file(row: u32, path: &[u8]) -> bool {
     let Some(header) = header() else { return false };
     let row = header.modules.address(row, &arena::EXTENT);
     // SAFETY: null, or a row of the column, made of atomics.
-    let Some(row) = (unsafe { row.as_ref() }) else { return false };
+    let Some(row) = (unsafe { row.as_ref() }) else {
+        return false;
+    };
     let length = row.path_len.load(Relaxed) as usize;
-    let text = crate::wire::ExtentMap::address(
-        &arena::EXTENT,
-        Place(row.path.load(Relaxed)),
-        length,
-    );
+    let text =
+        crate::wire::ExtentMap::address(&arena::EXTENT, Place(row.path.load(Relaxed)), length);
     if text.is_null() {
         return length == path.len();
     }
@@ -239,7 +249,9 @@ fn add(mut module: Loaded, path: &[u8], info: &libc::dl_phdr_info) {
             .iter()
             .position(|m| m.bias == module.bias && m.low == module.low && m.high == module.high);
         let at = same.unwrap_or(count);
-        let Some(slot) = modules.get_mut(at) else { return false };
+        let Some(slot) = modules.get_mut(at) else {
+            return false;
+        };
         *slot = module;
         if at == count {
             LIST.count.store(count + 1, Release);
@@ -260,7 +272,10 @@ pub fn executable_bias() -> u64 {
 /// Tells the unwinder of every module that is not retired, after it has forgotten all.
 pub fn refresh_unwinder() {
     with_list(|modules, count| {
-        modules[..count].iter().filter(|m| !m.retired).for_each(rules::add_module);
+        modules[..count]
+            .iter()
+            .filter(|m| !m.retired)
+            .for_each(rules::add_module);
     });
 }
 
@@ -287,7 +302,11 @@ fn program_headers(info: &libc::dl_phdr_info) -> &[libc::Elf64_Phdr] {
 fn describe(info: &libc::dl_phdr_info) -> Option<Loaded> {
     const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
     let bias = info.dlpi_addr;
-    let mut module = Loaded { bias, low: u64::MAX, ..EMPTY };
+    let mut module = Loaded {
+        bias,
+        low: u64::MAX,
+        ..EMPTY
+    };
     let mut segments = [(0u64, 0u64); 16];
     let mut count = 0;
     for header in program_headers(info) {
@@ -298,7 +317,11 @@ fn describe(info: &libc::dl_phdr_info) -> Option<Loaded> {
                 module.low = module.low.min(start);
                 module.high = module.high.max(end);
                 if header.p_flags & libc::PF_X != 0 {
-                    let low = if module.text.0 == 0 { start } else { module.text.0.min(start) };
+                    let low = if module.text.0 == 0 {
+                        start
+                    } else {
+                        module.text.0.min(start)
+                    };
                     module.text = (low, module.text.1.max(end));
                 } else if header.p_flags & libc::PF_R != 0
                     && let Some(free) = module.data.iter_mut().find(|d| d.0 == 0)
@@ -338,13 +361,18 @@ fn eh_frame(module: &Loaded, segments: &[(u64, u64)]) -> (u64, u64) {
     }
     let relative = i32::from_le_bytes([head[4], head[5], head[6], head[7]]);
     let start = (header + 4).wrapping_add_signed(i64::from(relative));
-    let segment = segments.iter().find(|(low, high)| *low <= start && start < *high);
+    let segment = segments
+        .iter()
+        .find(|(low, high)| *low <= start && start < *high);
     segment.map_or((0, 0), |(_, high)| (start, *high))
 }
 
 fn build_id(info: &libc::dl_phdr_info) -> &'static [u8] {
     const GNU_BUILD_ID: u32 = 3;
-    for header in program_headers(info).iter().filter(|h| h.p_type == libc::PT_NOTE) {
+    for header in program_headers(info)
+        .iter()
+        .filter(|h| h.p_type == libc::PT_NOTE)
+    {
         let start = info.dlpi_addr.wrapping_add(header.p_vaddr);
         // SAFETY: a loaded note segment stays mapped as long as its module.
         let mut notes =
@@ -355,11 +383,15 @@ fn build_id(info: &libc::dl_phdr_info) -> &'static [u8] {
             };
             let (name, bytes, kind) = (word(0) as usize, word(4) as usize, word(8));
             let content = 12 + name.next_multiple_of(4);
-            let Some(found) = notes.get(content..content + bytes) else { break };
+            let Some(found) = notes.get(content..content + bytes) else {
+                break;
+            };
             if kind == GNU_BUILD_ID && notes.get(12..16) == Some(b"GNU\0") {
                 return found;
             }
-            notes = notes.get(content + bytes.next_multiple_of(4)..).unwrap_or(&[]);
+            notes = notes
+                .get(content + bytes.next_multiple_of(4)..)
+                .unwrap_or(&[]);
         }
     }
     &[]

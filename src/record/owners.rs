@@ -55,7 +55,9 @@ pub fn type_of(kind: OwnerKind, key: u64, name: &[u8]) -> u32 {
     let generation = header.generation.load(Relaxed);
     let _held = TYPES.hold();
     for index in 1..header.owners.len() {
-        let Some(known) = owner_type(index) else { continue };
+        let Some(known) = owner_type(index) else {
+            continue;
+        };
         let same_code = kind != OwnerKind::Task || known.generation.load(Relaxed) == generation;
         if known.key.load(Relaxed) == key && known.kind.load(Relaxed) == kind as u32 && same_code {
             return index;
@@ -78,13 +80,17 @@ pub fn type_of(kind: OwnerKind, key: u64, name: &[u8]) -> u32 {
 
 /// A row for a new owner; [`NO_ROW`] if memory is out.
 pub fn new_row(id: u64, cell: u64, kind: u32, state: RowState, thread: u32) -> u32 {
-    let Some(header) = header() else { return NO_ROW };
+    let Some(header) = header() else {
+        return NO_ROW;
+    };
     let index = {
         let _held = ROWS.hold();
         take_free(header).or_else(|| arena::append(&header.rows, |_, _| {}))
     };
     let Some(index) = index else { return NO_ROW };
-    let Some(fresh) = row(index) else { return NO_ROW };
+    let Some(fresh) = row(index) else {
+        return NO_ROW;
+    };
     fresh.id.store(id, Relaxed);
     fresh.cell.store(cell, Relaxed);
     fresh.owner.store(kind, Relaxed);
@@ -94,7 +100,9 @@ pub fn new_row(id: u64, cell: u64, kind: u32, state: RowState, thread: u32) -> u
     fresh.peak_bytes.store(0, Relaxed);
     fresh.peak_epoch.store(header.epoch.load(Relaxed), Relaxed);
     fresh.thread.store(thread, Relaxed);
-    fresh.last_event_ms.store(header.now_ms.load(Relaxed), Relaxed);
+    fresh
+        .last_event_ms
+        .store(header.now_ms.load(Relaxed), Relaxed);
     fresh.state.store(state as u32, Release);
     if let Some(kind) = owner_type(kind) {
         kind.spawned.fetch_add(1, Relaxed);
@@ -135,11 +143,17 @@ fn retire(index: u32, gone: &Row) {
     let state = gone.state.load(Acquire);
     let is_gone = state == RowState::TaskGone as u32 || state == RowState::ThreadGone as u32;
     let free = RowState::Free as u32;
-    if !is_gone || gone.state.compare_exchange(state, free, AcqRel, Relaxed).is_err() {
+    if !is_gone
+        || gone
+            .state
+            .compare_exchange(state, free, AcqRel, Relaxed)
+            .is_err()
+    {
         return;
     }
     if let Some(kind) = owner_type(gone.owner.load(Relaxed)) {
-        kind.retired_allocated.fetch_add(gone.allocated_bytes.load(Relaxed), Relaxed);
+        kind.retired_allocated
+            .fetch_add(gone.allocated_bytes.load(Relaxed), Relaxed);
     }
     gone.allocated_bytes.store(0, Relaxed);
     let epoch = header.epoch.load(Relaxed);
@@ -170,7 +184,9 @@ fn release_waiting() {
 fn save_peak(changing: &Row, header: &Header) {
     let epoch = header.epoch.load(Relaxed);
     if changing.peak_epoch.load(Relaxed) != epoch {
-        changing.peak_bytes.store(changing.live_bytes.load(Relaxed), Relaxed);
+        changing
+            .peak_bytes
+            .store(changing.live_bytes.load(Relaxed), Relaxed);
         changing.peak_epoch.store(epoch, Relaxed);
     }
 }
@@ -180,9 +196,13 @@ pub fn add(index: u32, size: usize) {
     if index == NO_ROW {
         return;
     }
-    let (Some(owner), Some(header)) = (row(index), header()) else { return };
+    let (Some(owner), Some(header)) = (row(index), header()) else {
+        return;
+    };
     save_peak(owner, header);
-    owner.last_event_ms.store(header.now_ms.load(Relaxed), Relaxed);
+    owner
+        .last_event_ms
+        .store(header.now_ms.load(Relaxed), Relaxed);
     owner.live_bytes.fetch_add(size as i64, Relaxed);
     owner.live_blocks.fetch_add(1, Relaxed);
     // Only the thread that runs the owner allocates for it.
@@ -197,7 +217,9 @@ pub fn subtract(index: u32, size: usize, address: usize) {
     if index == NO_ROW {
         return;
     }
-    let (Some(owner), Some(header)) = (row(index), header()) else { return };
+    let (Some(owner), Some(header)) = (row(index), header()) else {
+        return;
+    };
     save_peak(owner, header);
     owner.live_bytes.fetch_sub(size as i64, Relaxed);
     let left = owner.live_blocks.fetch_sub(1, AcqRel) - 1;

@@ -31,8 +31,14 @@ pub fn changed(thread: &mut Thread, bytes: i64, blocks: i64) {
         flush(thread, header);
     } else {
         // So that a reader can add up to the byte at any moment.
-        thread.slot().pending_bytes.store(thread.pending_bytes, Relaxed);
-        thread.slot().pending_blocks.store(thread.pending_blocks, Relaxed);
+        thread
+            .slot()
+            .pending_bytes
+            .store(thread.pending_bytes, Relaxed);
+        thread
+            .slot()
+            .pending_blocks
+            .store(thread.pending_blocks, Relaxed);
     }
 }
 

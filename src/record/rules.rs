@@ -30,7 +30,11 @@ pub struct Rule(u64);
 pub enum Step {
     /// The caller's stack pointer is this register plus `cfa` bytes; its return address stands
     /// 8 bytes below; its frame pointer, unless unchanged (0), `saved_bp` bytes below.
-    Simple { from_bp: bool, cfa: u64, saved_bp: u64 },
+    Simple {
+        from_bp: bool,
+        cfa: u64,
+        saved_bp: u64,
+    },
     /// The outermost frame.
     End,
     /// Only framehop can tell, with the real registers and stack.
@@ -157,7 +161,9 @@ fn insert(address: u64, rule: Rule) {
         TABLE.store(table, Release);
     }
     // SAFETY: null, or a table that is never unmapped.
-    let Some(mut current) = (unsafe { table.as_ref() }) else { return };
+    let Some(mut current) = (unsafe { table.as_ref() }) else {
+        return;
+    };
     if current.used.load(Relaxed) > current.mask / 2 {
         let larger = make((current.mask as usize + 1) * 4);
         // SAFETY: as above.
@@ -296,7 +302,9 @@ pub fn ask(
     let (unwinder, cache) = unsafe { (*FRAMEHOP.0.get()).as_mut() }?;
     let mut registers = UnwindRegsX86_64::new(address, sp, bp);
     let frame = FrameAddress::from_return_address(address)?;
-    let found = unwinder.unwind_frame(frame, &mut registers, cache, &mut read).ok()??;
+    let found = unwinder
+        .unwind_frame(frame, &mut registers, cache, &mut read)
+        .ok()??;
     Some((found, registers.sp(), registers.bp()))
 }
 
@@ -308,7 +316,14 @@ mod tests {
     fn a_rule_keeps_its_parts() {
         for (from_bp, cfa, saved_bp) in [(false, 8, 0), (true, 16, 16), (false, 1 << 20, 48)] {
             let rule = Rule::simple(from_bp, cfa, saved_bp).unwrap();
-            assert_eq!(rule.step(), Step::Simple { from_bp, cfa, saved_bp });
+            assert_eq!(
+                rule.step(),
+                Step::Simple {
+                    from_bp,
+                    cfa,
+                    saved_bp
+                }
+            );
         }
         assert_eq!(Rule::simple(false, 12, 0), None);
         assert_eq!(Rule::END.step(), Step::End);

@@ -64,7 +64,10 @@ pub fn start_in_session(id: i32) -> Setup {
 }
 
 fn start_recording(id: i32) -> Option<()> {
-    let base = segment::attach(id, segment::size(id).filter(|n| *n >= size_of::<Session>())?);
+    let base = segment::attach(
+        id,
+        segment::size(id).filter(|n| *n >= size_of::<Session>())?,
+    );
     // SAFETY: the segment has at least this size, and both sides use only atomics in it.
     let session = unsafe { base.cast::<Session>().as_ref() }?;
     if session.magic != MAGIC || session.version != VERSION {
@@ -77,8 +80,12 @@ fn start_recording(id: i32) -> Option<()> {
     }
     let process = &session.processes[index];
     // SAFETY: takes no arguments.
-    process.pid.store(unsafe { libc::getpid() }, Ordering::Relaxed);
-    process.state.store(ProcessState::Taken as u32, Ordering::Release);
+    process
+        .pid
+        .store(unsafe { libc::getpid() }, Ordering::Relaxed);
+    process
+        .state
+        .store(ProcessState::Taken as u32, Ordering::Release);
     let mut recording = 0;
     wait_for(session, || {
         recording = process.recording.load(Ordering::Acquire);
@@ -94,8 +101,12 @@ fn start_recording(id: i32) -> Option<()> {
     arena::attached(0, base, bytes);
     HEADER.store(base.cast(), Ordering::Release);
     introduce(header);
-    header.state.store(State::Attached as u32, Ordering::Release);
-    wait_for(session, || header.state.load(Ordering::Acquire) == State::Configured as u32)?;
+    header
+        .state
+        .store(State::Attached as u32, Ordering::Release);
+    wait_for(session, || {
+        header.state.load(Ordering::Acquire) == State::Configured as u32
+    })?;
     activate(header)
 }
 
@@ -111,7 +122,9 @@ pub fn start_local() -> Option<&'static Header> {
     unsafe {
         (*fresh).magic = MAGIC;
         (*fresh).version = VERSION;
-        (*fresh).extents[0].bytes.store(bytes as u64, Ordering::Relaxed);
+        (*fresh).extents[0]
+            .bytes
+            .store(bytes as u64, Ordering::Relaxed);
         (*fresh).arena.store(first_free().0, Ordering::Relaxed);
     }
     arena::extents_are_local();
@@ -139,12 +152,18 @@ pub fn stop() {
 
 fn introduce(header: &Header) {
     // SAFETY: takes no arguments.
-    header.pid.store(unsafe { libc::getpid() }, Ordering::Relaxed);
+    header
+        .pid
+        .store(unsafe { libc::getpid() }, Ordering::Relaxed);
     header.generation.store(1, Ordering::Relaxed);
     let mut path = [0u8; 4096];
     // SAFETY: the link's text is at most as long as the buffer.
     let length = unsafe {
-        libc::readlink(c"/proc/self/exe".as_ptr(), path.as_mut_ptr().cast(), path.len())
+        libc::readlink(
+            c"/proc/self/exe".as_ptr(),
+            path.as_mut_ptr().cast(),
+            path.len(),
+        )
     };
     if length > 0 {
         let (place, length) = modules::store_text(&path[..length as usize]);
@@ -165,7 +184,9 @@ fn activate(header: &'static Header) -> Option<()> {
     // SAFETY: null, or one zeroed page that is never unmapped.
     let word = unsafe { page.as_ref() }?;
     word.store(1, Ordering::Relaxed);
-    header.state.store(State::Recording as u32, Ordering::Release);
+    header
+        .state
+        .store(State::Recording as u32, Ordering::Release);
     ACTIVE.store(page, Ordering::Release);
     Some(())
 }
@@ -190,4 +211,3 @@ fn wait_for(session: &Session, mut done: impl FnMut() -> bool) -> Option<()> {
     }
     None
 }
-

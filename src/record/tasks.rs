@@ -36,7 +36,11 @@ unsafe impl Sync for Shard {}
 static MAP: [Shard; SHARDS] = [const {
     Shard {
         lock: Lock::new(),
-        table: UnsafeCell::new(Table { slots: std::ptr::null_mut(), mask: 0, used: 0 }),
+        table: UnsafeCell::new(Table {
+            slots: std::ptr::null_mut(),
+            mask: 0,
+            used: 0,
+        }),
     }
 }; SHARDS];
 
@@ -75,12 +79,23 @@ impl Table {
     }
 
     fn grow(&mut self) -> Option<()> {
-        let slots = if self.slots.is_null() { 64 } else { (self.mask + 1) * 2 };
+        let slots = if self.slots.is_null() {
+            64
+        } else {
+            (self.mask + 1) * 2
+        };
         let start = arena::own(slots * 8).cast::<u64>();
         if start.is_null() {
             return None;
         }
-        let old = std::mem::replace(self, Table { slots: start, mask: slots - 1, used: 0 });
+        let old = std::mem::replace(
+            self,
+            Table {
+                slots: start,
+                mask: slots - 1,
+                used: 0,
+            },
+        );
         if old.slots.is_null() {
             return Some(());
         }
@@ -192,7 +207,10 @@ impl Thread {
     pub fn current_owner(&mut self, node: u32) -> Current {
         let id = current_id(self);
         let mut current = match id {
-            0 => Current { kind: self.kind, row: self.row },
+            0 => Current {
+                kind: self.kind,
+                row: self.row,
+            },
             known if known == self.task.0 => self.task.1,
             _ => self.switch_to(id),
         };
@@ -203,7 +221,10 @@ impl Thread {
         if flags & (NodeFlags::SHARED_INIT | NodeFlags::THREAD_LOCAL_INIT) != 0 {
             current.row = NO_ROW;
             if flags & NodeFlags::SHARED_INIT == 0 {
-                current = Current { kind: self.kind, row: self.row };
+                current = Current {
+                    kind: self.kind,
+                    row: self.row,
+                };
             }
         }
         current
@@ -219,15 +240,23 @@ impl Thread {
         });
         let row = known.unwrap_or_else(|| {
             let kind = owners::type_of(OwnerKind::Task, 0, b"");
-            row_or_make(id, || owners::new_row(id, 0, kind, RowState::TaskAlive, self.row))
+            row_or_make(id, || {
+                owners::new_row(id, 0, kind, RowState::TaskAlive, self.row)
+            })
         });
         let Some(owner) = owners::row(row).filter(|_| row != NO_ROW) else {
-            return Current { kind: self.kind, row: self.row };
+            return Current {
+                kind: self.kind,
+                row: self.row,
+            };
         };
         if owner.thread.load(Relaxed) == 0 {
             owner.thread.store(self.row, Relaxed);
         }
-        let current = Current { kind: owner.owner.load(Relaxed), row };
+        let current = Current {
+            kind: owner.owner.load(Relaxed),
+            row,
+        };
         self.task = (id, current);
         current
     }

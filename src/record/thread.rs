@@ -11,8 +11,8 @@ use std::ffi::c_void;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
 
-use super::lock::Lock;
 use super::live::Found;
+use super::lock::Lock;
 use super::owners::{self, Current};
 use super::start::{header, lost};
 use super::unwind::{Bounds, Stack};
@@ -23,9 +23,18 @@ use crate::wire::{Allocator, OwnerKind, RowState, ThreadSlot};
 /// An event that came while its thread was inside the recorder.
 #[derive(Clone, Copy)]
 pub enum Aside {
-    Alloc { address: usize, size: usize, by: Allocator },
-    Free { address: usize },
-    Gone { address: usize, found: Found },
+    Alloc {
+        address: usize,
+        size: usize,
+        by: Allocator,
+    },
+    Free {
+        address: usize,
+    },
+    Gone {
+        address: usize,
+        found: Found,
+    },
 }
 
 /// An allocation of this thread.
@@ -294,8 +303,7 @@ fn attach() -> Option<*mut Thread> {
     unsafe { (*thread.stack).forget() };
     let name = folded(&sys::name());
     thread.kind = owners::type_of(OwnerKind::Thread, key_of(&name), &name);
-    thread.row =
-        owners::new_row(tid as u64, pointer, thread.kind, RowState::ThreadAlive, 0);
+    thread.row = owners::new_row(tid as u64, pointer, thread.kind, RowState::ThreadAlive, 0);
     let slot = thread.slot();
     slot.row.store(thread.row, Relaxed);
     slot.thread_pointer.store(pointer, Relaxed);
@@ -444,7 +452,9 @@ pub fn name_changed() {
     if !super::is_active() {
         return;
     }
-    let Some(thread) = Thread::enter() else { return };
+    let Some(thread) = Thread::enter() else {
+        return;
+    };
     let name = folded(&sys::name());
     thread.kind = owners::type_of(OwnerKind::Thread, key_of(&name), &name);
     owners::rename(thread.row, thread.kind);

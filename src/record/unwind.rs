@@ -70,7 +70,11 @@ pub struct Bounds {
 
 impl Bounds {
     pub fn new(high: u64, sp: u64) -> Bounds {
-        Bounds { low: sp.min(high), high, foreign: (0, 0) }
+        Bounds {
+            low: sp.min(high),
+            high,
+            foreign: (0, 0),
+        }
     }
 
     /// Is this stack pointer on the thread's own stack?
@@ -166,7 +170,9 @@ fn descend(stack: &mut Stack, caller: &Caller, high: u64) -> (usize, usize) {
 #[inline(always)]
 fn unchanged(frames: &[Frame], high: u64) -> bool {
     // The innermost was just compared by value; the step to each outer one read two slots.
-    let Some((_, outer)) = frames.split_last() else { return true };
+    let Some((_, outer)) = frames.split_last() else {
+        return true;
+    };
     for frame in outer.iter().rev() {
         if frame.sp > high {
             return false;
@@ -188,7 +194,11 @@ fn unchanged(frames: &[Frame], high: u64) -> bool {
 #[inline(always)]
 fn step(frame: &mut Frame, high: u64) -> bool {
     match rules::of(frame.pc).step() {
-        Step::Simple { from_bp, cfa, saved_bp } => {
+        Step::Simple {
+            from_bp,
+            cfa,
+            saved_bp,
+        } => {
             let base = if from_bp { frame.bp } else { frame.sp };
             let sp = base.wrapping_add(cfa);
             let slot = sp.wrapping_sub(saved_bp);
@@ -228,7 +238,14 @@ fn ask(frame: &mut Frame, high: u64) -> bool {
     };
     match rules::ask(frame.pc, frame.sp, frame.bp, read) {
         Some((pc, sp, bp)) if sp > frame.sp && sp <= high && pc >= 4096 => {
-            *frame = Frame { pc, sp, bp, bp_slot: 0, node: 0, asked: 1 };
+            *frame = Frame {
+                pc,
+                sp,
+                bp,
+                bp_slot: 0,
+                node: 0,
+                asked: 1,
+            };
             true
         }
         _ => false,
@@ -237,12 +254,7 @@ fn ask(frame: &mut Frame, high: u64) -> bool {
 
 /// Puts the new frames onto what remains of the last stack. `node_of` finds their nodes.
 #[inline(always)]
-fn append(
-    stack: &mut Stack,
-    fresh: usize,
-    joint: usize,
-    mut node_of: impl FnMut(&Frame) -> u32,
-) {
+fn append(stack: &mut Stack, fresh: usize, joint: usize, mut node_of: impl FnMut(&Frame) -> u32) {
     // Frame `k` and all outside it can be compared as long as no step from `k` outwards was asked
     // for; the step that led to a frame is noted in that frame.
     let mut comparable = stack.comparable >= joint;
@@ -262,7 +274,11 @@ fn append(
 /// The node of a stack that is known from its outermost frame on.
 #[inline(always)]
 fn join(stack: &mut Stack, fresh: usize, joint: usize) -> u32 {
-    let mut node = if joint > 0 { stack.frames[joint - 1].node } else { 0 };
+    let mut node = if joint > 0 {
+        stack.frames[joint - 1].node
+    } else {
+        0
+    };
     append(stack, fresh, joint, |frame| {
         node = intern::child(node, frame.pc);
         node
@@ -291,7 +307,11 @@ fn too_deep(stack: &mut Stack, fresh: usize, joint: usize, high: u64) -> u32 {
             0 => stack.frames[joint - 1],
             _ => innermost,
         };
-        let caller = Caller { pc: caller.pc, sp: caller.sp, bp: caller.bp };
+        let caller = Caller {
+            pc: caller.pc,
+            sp: caller.sp,
+            bp: caller.bp,
+        };
         clear(stack);
         let (fresh, _) = descend(stack, &caller, high);
         return match fresh {
@@ -327,7 +347,9 @@ fn truncated(stack: &mut Stack, fresh: usize, mut joint: usize) -> u32 {
 #[inline(never)]
 fn foreign(thread: &mut Thread, caller: &Caller) -> u32 {
     const WINDOW: usize = 16 << 10;
-    let Some(window) = thread.window(WINDOW) else { return missing() };
+    let Some(window) = thread.window(WINDOW) else {
+        return missing();
+    };
     let mut low = caller.sp.saturating_sub(256) & !7;
     let mut bytes = readable(low, window);
     let own = thread.bounds;
@@ -351,7 +373,10 @@ fn foreign(thread: &mut Thread, caller: &Caller) -> u32 {
                 return Ok(unsafe { *(at as *const u64) });
             }
             let offset = at.checked_sub(low).ok_or(())? as usize;
-            let word = window.get(offset..offset + 8).filter(|_| offset + 8 <= bytes).ok_or(())?;
+            let word = window
+                .get(offset..offset + 8)
+                .filter(|_| offset + 8 <= bytes)
+                .ok_or(())?;
             Ok(u64::from_le_bytes(word.try_into().map_err(|_| ())?))
         };
         match rules::ask(pc, sp, bp, read) {
@@ -365,7 +390,10 @@ fn foreign(thread: &mut Thread, caller: &Caller) -> u32 {
     clear(stack);
     let start = if count == MOST { intern::cut() } else { 0 };
     let kept = if count == MOST { KEPT } else { count };
-    stack.fresh[..kept].iter().rev().fold(start, |node, frame| intern::child(node, frame.pc))
+    stack.fresh[..kept]
+        .iter()
+        .rev()
+        .fold(start, |node, frame| intern::child(node, frame.pc))
 }
 
 /// Copies what can be read; page by page where not all can.

@@ -30,7 +30,13 @@ fn map_pages(bytes: usize) -> *mut u8 {
     // SAFETY: the range was just mapped; both calls are hints that may fail.
     unsafe {
         libc::madvise(start, bytes, libc::MADV_DONTDUMP);
-        libc::prctl(libc::PR_SET_VMA, libc::PR_SET_VMA_ANON_NAME, start, bytes, NAME.as_ptr());
+        libc::prctl(
+            libc::PR_SET_VMA,
+            libc::PR_SET_VMA_ANON_NAME,
+            start,
+            bytes,
+            NAME.as_ptr(),
+        );
     }
     start.cast()
 }

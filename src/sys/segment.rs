@@ -7,7 +7,11 @@ pub fn create(bytes: usize) -> Option<i32> {
     const SHM_NORESERVE: i32 = 0o10000;
     // SAFETY: takes no pointer.
     let id = unsafe {
-        libc::shmget(libc::IPC_PRIVATE, bytes, 0o600 | libc::IPC_CREAT | SHM_NORESERVE)
+        libc::shmget(
+            libc::IPC_PRIVATE,
+            bytes,
+            0o600 | libc::IPC_CREAT | SHM_NORESERVE,
+        )
     };
     (id >= 0).then_some(id)
 }

@@ -67,14 +67,23 @@ pub fn is_readable(low: u64, high: u64) -> bool {
     }
     while page < high {
         let mut bytes = [0u8; PIECES];
-        let mut remote = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; PIECES];
+        let mut remote = [libc::iovec {
+            iov_base: std::ptr::null_mut(),
+            iov_len: 0,
+        }; PIECES];
         let mut count = 0;
         while count < PIECES && page < high {
-            remote[count] = libc::iovec { iov_base: page as *mut c_void, iov_len: 1 };
+            remote[count] = libc::iovec {
+                iov_base: page as *mut c_void,
+                iov_len: 1,
+            };
             count += 1;
             page += PAGE;
         }
-        let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: count };
+        let local = libc::iovec {
+            iov_base: bytes.as_mut_ptr().cast(),
+            iov_len: count,
+        };
         // SAFETY: `local` covers `bytes`; the kernel checks `remote`.
         let read = unsafe {
             libc::process_vm_readv(libc::getpid(), &local, 1, remote.as_ptr(), count as u64, 0)
@@ -88,8 +97,14 @@ pub fn is_readable(low: u64, high: u64) -> bool {
 
 /// Copies memory that may not be mapped; returns how many bytes could be read.
 pub fn read_own_memory(address: u64, into: &mut [u8]) -> usize {
-    let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
-    let remote = libc::iovec { iov_base: address as *mut c_void, iov_len: into.len() };
+    let local = libc::iovec {
+        iov_base: into.as_mut_ptr().cast(),
+        iov_len: into.len(),
+    };
+    let remote = libc::iovec {
+        iov_base: address as *mut c_void,
+        iov_len: into.len(),
+    };
     // SAFETY: `local` covers `into`; the kernel checks `remote` and reports what it can't read.
     let read = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
     read.max(0) as usize
@@ -151,7 +166,9 @@ pub unsafe fn leave_environment(name: &str) {
         while !from.is_null() && !(*from).is_null() {
             let entry = *from;
             let text = std::ffi::CStr::from_ptr(entry).to_bytes();
-            let ours = text.strip_prefix(name.as_bytes()).is_some_and(|t| t.starts_with(b"="));
+            let ours = text
+                .strip_prefix(name.as_bytes())
+                .is_some_and(|t| t.starts_with(b"="));
             let mut keep = !ours;
             if let Some(list) = text.strip_prefix(PRELOAD) {
                 let rest = list.iter().position(|byte| *byte == b':').map(|at| at + 1);

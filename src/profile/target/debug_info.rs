@@ -44,12 +44,30 @@ impl DebugInfo {
         })
     }
 
+    /// Is the program itself described, and not only the std that it was linked with?
+    pub fn describes_program(&self) -> bool {
+        let mut headers = self.dwarf.units();
+        while let Ok(Some(header)) = headers.next() {
+            let Ok(unit) = self.dwarf.unit(header) else {
+                continue;
+            };
+            let made_by = |text: Option<Slice>, start: &[u8]| {
+                text.is_some_and(|text| text.slice().starts_with(start))
+            };
+            let of_std = made_by(unit.comp_dir, b"/rustc/");
+            let of_libc = made_by(unit.name, b"../sysdeps") || made_by(unit.name, b"../csu");
+            if !of_std && !of_libc {
+                return true;
+            }
+        }
+        false
+    }
+
     /// The entries. What is read from them must not be kept longer than `self`.
     pub(in crate::profile) fn dwarf(&self) -> &Dwarf {
         &self.dwarf
     }
 
-    #[allow(dead_code)]
     /// Addresses to functions and lines; None if the debug info is damaged.
     pub(in crate::profile) fn context(&self) -> Option<&addr2line::Context<Slice>> {
         let make = || addr2line::Context::from_arc_dwarf(self.dwarf.clone()).ok();

@@ -34,7 +34,7 @@ use crate::wire::InitRange;
 /// Facts about an executable or shared object.
 pub struct Target {
     pub build_id: Vec<u8>,
-    /// In the file, or in a separate one that was found.
+    /// Of the program's own code, in the file or in a separate one that was found.
     pub has_debug_info: bool,
     /// Without it, only exported functions have names.
     pub has_symtab: bool,
@@ -90,7 +90,9 @@ fn facts(image: Arc<Image>) -> Target {
     let tls = thread_locals::block(&image);
     Target {
         build_id: image.build_id().to_owned(),
-        has_debug_info: debug_info.is_some(),
+        has_debug_info: debug_info
+            .as_ref()
+            .is_some_and(DebugInfo::describes_program),
         has_symtab: symbols.is_complete(),
         tls,
         thread_locals: thread_locals::symbols(&symbols),

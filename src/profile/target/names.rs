@@ -57,23 +57,15 @@ fn without_suffix(symbol: &str) -> &str {
     }
 }
 
-/// A function's name for a reader.
-pub fn function(symbol: &str) -> (String, Language) {
-    let (name, language) = demangle(symbol);
-    let text = match language {
-        Language::Rust => readable(&name),
-        Language::Cpp => cut_arguments(&name),
-        Language::Plain => name.into_owned(),
-    };
-    (text, language)
+/// What a reader sees of a name in the common form.
+pub fn readable_of(spelled: &str, language: Language) -> String {
+    match language {
+        Language::Rust | Language::Cpp => cut_arguments(spelled),
+        Language::Plain => spelled.to_owned(),
+    }
 }
 
-/// Brings a demangled Rust path to the common form.
-pub fn readable(name: &str) -> String {
-    cut_arguments(&spelled(name))
-}
-
-/// The common form with all its types.
+/// A demangled Rust path in the common form, with all its types.
 pub fn spelled(name: &str) -> String {
     // v0's shim and instantiation notes, `.0` of split statics.
     let name = strip_split(name);
@@ -110,7 +102,7 @@ fn inherent(name: &str) -> Cow<'_, str> {
 }
 
 /// Index of the bracket that closes the one at `open`.
-pub(super) fn matching(name: &str, open: usize) -> Option<usize> {
+pub fn matching(name: &str, open: usize) -> Option<usize> {
     let bytes = name.as_bytes();
     let mut depth = 0usize;
     for at in open..bytes.len() {
@@ -131,7 +123,7 @@ pub(super) fn matching(name: &str, open: usize) -> Option<usize> {
 }
 
 /// Where ` as ` stands outside of all brackets.
-pub(super) fn top_level_as(inner: &str) -> Option<usize> {
+pub fn top_level_as(inner: &str) -> Option<usize> {
     let bytes = inner.as_bytes();
     let mut depth = 0i32;
     for at in 0..bytes.len() {
@@ -219,14 +211,33 @@ fn cut_arguments(name: &str) -> String {
             text.push_str(" as ");
             text.push_str(&cut_arguments(&inner[at + 4..]));
         } else {
-            text.push('…');
+            text.push_str(&outline(inner));
         }
-        rest = &rest[close..];
         text.push('>');
-        rest = &rest[1..];
+        rest = &rest[close + 1..];
     }
     text.push_str(rest);
     text
+}
+
+/// Types without their own arguments, if that makes them short enough.
+fn outline(types: &str) -> String {
+    let mut text = String::new();
+    let mut rest = types;
+    while let Some(open) = rest.find('<') {
+        let Some(close) = matching(rest, open) else {
+            break;
+        };
+        text.push_str(&rest[..=open]);
+        text.push_str("…>");
+        rest = &rest[close + 1..];
+    }
+    text.push_str(rest);
+    if text.len() <= LONGEST_ARGUMENTS {
+        text
+    } else {
+        "…".to_owned()
+    }
 }
 
 /// What `thread_local!` and `lazy_static!` put around the name that a person gave.
@@ -314,6 +325,17 @@ pub fn segments(name: &str) -> Vec<&str> {
 mod tests {
     use super::*;
 
+    fn function(symbol: &str) -> String {
+        match demangle(symbol) {
+            (name, Language::Rust) => readable(&name),
+            (name, language) => readable_of(&name, language),
+        }
+    }
+
+    fn readable(name: &str) -> String {
+        readable_of(&spelled(name), Language::Rust)
+    }
+
     #[test]
     fn schemes_meet_in_one_form() {
         let cases = [
@@ -338,7 +360,7 @@ mod tests {
             ("OPENSSL_init.cold", "OPENSSL_init"),
         ];
         for (symbol, name) in cases {
-            assert_eq!(function(symbol).0, name);
+            assert_eq!(function(symbol), name);
         }
     }
 
@@ -348,7 +370,9 @@ mod tests {
             "core::ptr::drop_in_place<{}>",
             "a::B<".repeat(30) + &">".repeat(30)
         );
-        assert_eq!(readable(&long), "core::ptr::drop_in_place<…>");
+        assert_eq!(readable(&long), "core::ptr::drop_in_place<a::B<…>>");
+        let wide = format!("f<{}>", "abc::d, ".repeat(30));
+        assert_eq!(readable(&wide), "f<…>");
         let of_trait = format!("<a::B<{}> as c::D>::f", "x".repeat(200));
         assert_eq!(readable(&of_trait), "<a::B<…> as c::D>::f");
         assert_eq!(readable("a::f::<b::C>::{closure#0}"), "a::f::{closure}");
