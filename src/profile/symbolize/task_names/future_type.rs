@@ -221,7 +221,8 @@ pub(super) fn display(path: &str, blocking: bool) -> String {
     let mut kept: Vec<&str> = segments
         .iter()
         .map(String::as_str)
-        .filter(|segment| !segment.starts_with('{'))
+        // `<impl A for B>` of the legacy scheme, `{impl#1}` of debug info.
+        .filter(|segment| !segment.starts_with('{') && !segment.is_empty())
         .collect();
     match last {
         "{async fn}" => {}
@@ -291,6 +292,7 @@ mod tests {
                 "server::A::run",
             ),
             ("server::Poller<u8>", "server::Poller"),
+            ("server::<impl server::Run for &str>::run::{{closure}}", "server::run"),
             (
                 "core::pin::Pin<alloc::boxed::Box<server::handle::{async_fn_env#0}, alloc::alloc::Global>>",
                 "server::handle",
