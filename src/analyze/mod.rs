@@ -3,8 +3,11 @@
 //! [`report`] asks them all. Its result, serialized as it stands, is `report --json`, whose names
 //! and meanings tests and other tools rely on: fields may be added, never changed.
 
+pub mod budget;
 mod copies;
+mod diff;
 mod finding;
+mod flames;
 mod leaks;
 mod memory;
 mod moment;
@@ -13,12 +16,16 @@ mod owners;
 mod shared;
 mod sites;
 mod stacks;
+mod statics;
 mod tasks;
 mod thread_locals;
 mod threads;
 
+pub use budget::{Judgement, Limit, Unusable, Verdict, judge};
 pub use copies::CopiesRow;
+pub use diff::{Change, Diff, diff};
 pub use finding::{Finding, Kind};
+pub use flames::{By, FlameOptions, Flames, Metric, NoFlames, flames, written};
 pub use leaks::LeakRow;
 pub use memory::MemoryRow;
 pub use moment::{Moment, WalkRow};

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::sites::SiteTable;
+use super::statics;
 use crate::profile::{NodeId, OwnerId, Profile, Site, Walk};
 use crate::wire::NodeFlags;
 
@@ -97,42 +98,8 @@ fn initialised_static(profile: &Profile, node: NodeId) -> Option<String> {
         let count = profile.nodes.frame_count[node.index()];
         for frame in (first..first + count).rev() {
             let function = profile.function(crate::profile::FrameId(frame));
-            name = static_of(function).or(name);
+            name = statics::initialised(function).map(str::to_owned).or(name);
         }
     }
     name
-}
-
-/// `a::RULES` of `a::RULES::{{closure}}` and `a::RULES::{closure#0}`.
-fn static_of(function: &str) -> Option<String> {
-    let (path, last) = function.rsplit_once("::")?;
-    if !last.starts_with('{') || !last.contains("closure") {
-        return None;
-    }
-    let item = path.rsplit("::").next()?;
-    let shouted = item
-        .chars()
-        .all(|c| c == '_' || c.is_ascii_digit() || c.is_uppercase());
-    let named = item.chars().any(char::is_uppercase);
-    (shouted && named).then(|| path.to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::static_of;
-
-    #[test]
-    fn only_code_written_in_a_static_names_it() {
-        assert_eq!(
-            static_of("a::b::RULES::{{closure}}").as_deref(),
-            Some("a::b::RULES")
-        );
-        assert_eq!(
-            static_of("a::RULES_2::{closure#0}").as_deref(),
-            Some("a::RULES_2")
-        );
-        assert_eq!(static_of("a::rules::{{closure}}"), None);
-        assert_eq!(static_of("a::RULES"), None);
-        assert_eq!(static_of("a::T::new"), None);
-    }
 }

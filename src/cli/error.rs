@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use super::budget::BudgetError;
 use crate::profile::{OutputError, ReadError};
 use crate::render::text::{ERROR, HEADING, styled};
 
@@ -22,6 +24,14 @@ pub mod exit_codes {
 pub enum Error {
     Read(ReadError),
     Output(OutputError),
+    ReadBudget {
+        path: PathBuf,
+        error: io::Error,
+    },
+    Budget {
+        path: PathBuf,
+        error: BudgetError,
+    },
     /// To the standard output.
     Print(io::Error),
     /// The profile has nothing of the kind that was asked for.
@@ -44,6 +54,10 @@ impl Error {
         match self {
             Error::Read(error) => Some(error.hint()),
             Error::Output(error) => Some(error.hint().to_owned()),
+            Error::ReadBudget { .. } => {
+                Some("name a budget with --budget; `taskheap check --help` shows one".to_owned())
+            }
+            Error::Budget { error, .. } => Some(error.hint.clone()),
             Error::Print(_) => None,
             Error::Nothing { hint, .. } => Some(hint.clone()),
         }
@@ -67,6 +81,10 @@ impl fmt::Display for Error {
         match self {
             Error::Read(error) => error.fmt(f),
             Error::Output(error) => error.fmt(f),
+            Error::ReadBudget { path, error } => {
+                write!(f, "can't read {}: {error}", path.display())
+            }
+            Error::Budget { path, error } => write!(f, "{}: {error}", path.display()),
             Error::Print(error) => write!(f, "can't write to the standard output: {error}"),
             Error::Nothing { what, .. } => f.write_str(what),
         }

@@ -1,8 +1,14 @@
 //! The command line: one file per command, each a clap struct and a function that reads, asks,
 //! renders and prints. Everything that a person can get wrong ends as an [`Error`].
 
+mod budget;
+mod check;
+mod diff;
 mod error;
+mod export;
+mod flamegraph;
 mod report;
+mod target;
 
 pub use error::{Error, exit_codes};
 
@@ -41,6 +47,10 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Report(report::Args),
+    Flamegraph(flamegraph::Args),
+    Export(export::Args),
+    Diff(diff::Args),
+    Check(check::Args),
 }
 
 /// What the process ends with.
@@ -52,6 +62,10 @@ pub fn main() -> ExitCode {
     choose_colours(cli.color);
     let outcome = match cli.command {
         Command::Report(args) => report::run(&args),
+        Command::Flamegraph(args) => flamegraph::run(&args),
+        Command::Export(args) => export::run(&args),
+        Command::Diff(args) => diff::run(&args),
+        Command::Check(args) => check::run(&args),
     };
     outcome.unwrap_or_else(|error| error.tell())
 }
@@ -79,4 +93,63 @@ fn print_raw(bytes: &[u8]) -> Result<(), Error> {
     out.write_all(bytes)
         .and_then(|()| out.flush())
         .map_err(Error::Print)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use clap::CommandFactory;
+
+    use super::*;
+
+    /// Every flag is there once, says what it does, and is reachable by a long name.
+    #[test]
+    fn flags_are_documented_and_unique() {
+        let mut all = Cli::command();
+        all.build();
+        for command in std::iter::once(&all).chain(all.get_subcommands()) {
+            let name = command.get_name();
+            assert!(
+                name == "help" || command.get_about().is_some(),
+                "{name} says nothing"
+            );
+            let (mut longs, mut shorts) = (BTreeSet::new(), BTreeSet::new());
+            for arg in command.get_arguments() {
+                let id = arg.get_id();
+                let help = arg
+                    .get_help()
+                    .map(|help| help.to_string())
+                    .unwrap_or_default();
+                assert!(!help.is_empty(), "{name} {id} says nothing");
+                let long = arg.get_long();
+                assert!(
+                    arg.is_positional() || long.is_some(),
+                    "{name} {id} has no long name"
+                );
+                assert!(
+                    long.is_none_or(|long| longs.insert(long)),
+                    "{name} --{long:?} twice"
+                );
+                let short = arg.get_short();
+                assert!(
+                    short.is_none_or(|short| shorts.insert(short)),
+                    "{name} -{short:?} twice"
+                );
+            }
+        }
+        Cli::command().debug_assert();
+    }
+
+    /// What clap takes for an empty command line is what the analyses take for their default.
+    #[test]
+    fn defaults_are_those_of_the_analyses() {
+        let metric: crate::analyze::Metric = flamegraph::Metric::Peak.into();
+        assert_eq!(metric, crate::analyze::FlameOptions::default().metric);
+        let cli = Cli::try_parse_from(["taskheap", "flamegraph", "x"]).unwrap();
+        let Command::Flamegraph(args) = cli.command else {
+            panic!("another command");
+        };
+        assert_eq!(args.options(), crate::analyze::FlameOptions::default());
+    }
 }

@@ -1,7 +1,10 @@
 //! Renderers: from plain structs to bytes. No questions are asked of a profile here.
 
+pub mod comparison;
+pub mod export;
 pub mod findings;
 pub mod first_screen;
+pub mod flamegraph;
 pub mod table;
 pub mod tables;
 pub mod text;

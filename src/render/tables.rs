@@ -1,8 +1,9 @@
 //! Each table of the report, whole or its first rows.
 
 use super::table::Table;
-use super::text::{WIDTH, place, written};
+use super::text::{WIDTH, place};
 use super::units::{bytes_tight, count, count_tight, seconds};
+use crate::analyze::written;
 use crate::analyze::{
     CopiesRow, LeakRow, MemoryRow, OtherRow, Report, SharedRow, SiteRow, TaskRow, ThreadLocalRow,
     ThreadRow,

@@ -77,18 +77,6 @@ pub fn wrap(text: &str, limit: usize, indent: usize) -> String {
     out
 }
 
-/// A function as the person wrote it: an `async fn` is compiled to a closure in a function.
-pub fn written(function: &str) -> &str {
-    let mut name = function;
-    while let Some((start, last)) = name.rsplit_once("::") {
-        if !(last.starts_with('{') && last.contains("closure")) {
-            break;
-        }
-        name = start;
-    }
-    name
-}
-
 /// The end of a path, with the line: `rules.rs:42`, `net/tcp.rs:7`.
 pub fn place(file: Option<&str>, line: Option<u32>) -> String {
     let Some(file) = file else {

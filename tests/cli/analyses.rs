@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use taskheap::analyze::{Report, SiteTable, report};
+use taskheap::analyze::{By, FlameOptions, Metric, Report, SiteTable, flames, report};
 use taskheap::profile::*;
 
 use crate::sample::{self, Builder, MB};
@@ -14,7 +14,32 @@ pub fn everything(profile: &Profile) {
     serde_json::to_string(&report).unwrap();
     let options = taskheap::render::tables::Options::default();
     taskheap::render::first_screen::render(&report, "x", &options);
+    let diff = taskheap::analyze::diff(&report, &report);
+    taskheap::render::comparison::diff(&diff, "x", "x", &options);
+    taskheap::render::export::pprof::file(profile).unwrap();
+    taskheap::render::export::dhat::file(profile).unwrap();
+    for metric in METRICS {
+        for by in [By::Stack, By::Task, By::Thread, By::ThreadLocal] {
+            let flame_options = FlameOptions {
+                metric,
+                by,
+                runtime_frames: by == By::Thread,
+            };
+            if let Ok(flames) = flames(profile, &flame_options) {
+                taskheap::render::export::collapsed::file(&flames);
+            }
+        }
+    }
 }
+
+pub const METRICS: [Metric; 6] = [
+    Metric::Live,
+    Metric::Peak,
+    Metric::Allocated,
+    Metric::Allocations,
+    Metric::Temporary,
+    Metric::Leaked,
+];
 
 #[test]
 fn every_node_has_the_site_that_its_stack_says() {
@@ -118,7 +143,7 @@ fn sums(report: &Report) -> [u64; 3] {
 }
 
 /// A profile of random blocks.
-fn random() -> impl Strategy<Value = Profile> {
+pub fn random() -> impl Strategy<Value = Profile> {
     let frames = [
         sample::MAIN,
         sample::RUN,
@@ -188,4 +213,78 @@ proptest! {
             report(&profile).sites.into_iter().map(|r| (r.site, r.allocated_bytes)).collect();
         prop_assert_eq!(found, model);
     }
+
+    /// However the frames are folded, every byte stands on some stack.
+    #[test]
+    fn flamegraphs_add_up_to_the_totals(profile in random(), whole in any::<bool>()) {
+        let totals = &profile.totals;
+        for (metric, total) in METRICS.into_iter().zip([
+            totals.live_bytes, totals.peak_live_bytes, totals.allocated_bytes,
+            totals.allocations, totals.temporary_blocks,
+        ]) {
+            for by in [By::Stack, By::Task, By::Thread] {
+                let options = FlameOptions { metric, by, runtime_frames: whole };
+                match flames(&profile, &options) {
+                    Ok(flames) => {
+                        prop_assert_eq!(flames.total, total);
+                        prop_assert_eq!(flames.stacks.values().sum::<u64>(), total);
+                    }
+                    Err(_) => prop_assert_eq!(total, 0),
+                }
+            }
+        }
+    }
+
+    /// Against a model that folds each stack for itself.
+    #[test]
+    fn folded_stacks_are_those_of_a_slow_model(profile in random()) {
+        let options = FlameOptions { metric: Metric::Allocations, ..FlameOptions::default() };
+        let mut model: BTreeMap<Vec<String>, u64> = BTreeMap::new();
+        for context in profile.context_ids() {
+            let value = profile.contexts.allocations[context.index()];
+            if value > 0 {
+                *model.entry(fold(&profile, context)).or_default() += value;
+            }
+        }
+        let found = flames(&profile, &options).map(|f| f.stacks).unwrap_or_default();
+        prop_assert_eq!(found, model);
+    }
+}
+
+fn fold(profile: &Profile, context: ContextId) -> Vec<String> {
+    let mut frames: Vec<FrameId> = profile
+        .frames_outwards(profile.contexts.node[context.index()])
+        .collect();
+    frames.reverse();
+    let origin = |frame: FrameId| profile.frames.origin[frame.index()];
+    let own = |frame: FrameId| {
+        matches!(
+            origin(frame),
+            Origin::Own | Origin::Library | Origin::Unknown
+        )
+    };
+    let start = frames.iter().position(|frame| own(*frame));
+    let stays = |at: usize| match origin(frames[at]) {
+        Origin::Foreign => start.is_some_and(|start| at > start),
+        _ => own(frames[at]),
+    };
+    let last = (0..frames.len()).rev().find(|at| stays(*at));
+    let mut names: Vec<String> = Vec::new();
+    for (at, frame) in frames.iter().enumerate() {
+        let called = last.map_or(0, |last| last + 1) == at;
+        if stays(at) || called {
+            let name = profile.function(*frame);
+            let name = if stays(at) {
+                taskheap::analyze::written(name)
+            } else {
+                name
+            };
+            names.push(name.to_owned());
+        }
+    }
+    names.dedup();
+    if names.is_empty() {
+        names.push("[no stack]".to_owned());
+    }
+    names
 }

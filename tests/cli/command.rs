@@ -133,7 +133,7 @@ fn a_closed_pipe_is_a_quiet_end() {
     );
     let output = Command::new("bash")
         .args(["-c", &line])
-        .current_dir(folder.path("").parent().unwrap().join(folder.path("")))
+        .current_dir(folder.path(""))
         .output()
         .unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "0");
@@ -142,4 +142,162 @@ fn a_closed_pipe_is_a_quiet_end() {
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
+}
+
+#[test]
+fn help_of_every_command() {
+    let folder = Folder::new();
+    let mut text = folder.shown("--help");
+    for command in ["report", "flamegraph", "export", "diff", "check"] {
+        text.push_str(&format!(
+            "\n---- {command}\n{}",
+            folder.shown(&format!("{command} --help"))
+        ));
+    }
+    golden::check("help.txt", &text);
+}
+
+#[test]
+fn comparison() {
+    let folder = two();
+    let text = folder.shown("diff server.taskheap walked.taskheap");
+    fits(&text);
+    golden::check("diff.txt", &text);
+    let same = folder.shown("diff server.taskheap server.taskheap");
+    assert!(same.contains("no change: task types"), "{same}");
+    let json = folder.shown("diff server.taskheap walked.taskheap --json");
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["totals"][1]["new"], 0);
+}
+
+fn judged(budget: &str) -> (i32, String) {
+    let folder = two();
+    std::fs::write(folder.path("taskheap.toml"), budget).unwrap();
+    let output = folder.run("check walked.taskheap --budget taskheap.toml");
+    let text = [output.stdout, output.stderr].concat();
+    (
+        output.status.code().unwrap(),
+        String::from_utf8(text).unwrap(),
+    )
+}
+
+#[test]
+fn within_over_and_not_judged() {
+    let program = "[program]\npeak = \"300 MB\"\nlive_at_end = 0\nallocations = 20_000\n";
+    let (code, text) = judged(program);
+    golden::check("check-within.txt", &text);
+    assert_eq!(code, 0);
+
+    let handler = "[task.handler]\nmean = \"1 MB\"\nmax = \"8 MB\"\nfinished = 0\nfuture = 512\n";
+    let (code, text) = judged(&format!(
+        "{program}{handler}[task.\"server::t*\"]\nlive = 2899\n"
+    ));
+    golden::check("check-over.txt", &text);
+    assert_eq!(code, 1);
+
+    let (code, text) = judged(&format!("{program}[task.handel]\nmean = 1\n"));
+    golden::check("check-not-judged.txt", &text);
+    assert_eq!(code, 2);
+
+    assert_eq!(judged("").0, 2, "a budget without limits");
+    let (code, text) = judged("[program]\npaek = 1\n");
+    assert!(code == 2 && text.contains("did you mean peak?"), "{text}");
+}
+
+#[test]
+fn a_missing_budget_is_told() {
+    let output = two().run("check walked.taskheap");
+    assert_eq!(output.status.code(), Some(2));
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        error.contains("taskheap.toml") && error.contains("--budget"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_lossy_profile_is_not_judged() {
+    let folder = Folder::new();
+    let mut profile = sample::server();
+    profile.recording.lost_events = 7;
+    folder.profile("x.taskheap", &profile);
+    std::fs::write(folder.path("taskheap.toml"), "[program]\npeak = \"1 GB\"\n").unwrap();
+    let output = folder.run("check x.taskheap");
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn pictures_are_written_beside_the_profile_and_not_over_another() {
+    let folder = two();
+    let text = folder.shown("flamegraph walked.taskheap --by task");
+    assert!(text.contains("walked.peak.by-task.svg"), "{text}");
+    let first = std::fs::read(folder.path("walked.peak.by-task.svg")).unwrap();
+    let again = folder.run("flamegraph walked.taskheap --by task");
+    assert_eq!(again.status.code(), Some(2));
+    folder.shown("flamegraph walked.taskheap --by task --force");
+    assert_eq!(
+        std::fs::read(folder.path("walked.peak.by-task.svg")).unwrap(),
+        first
+    );
+}
+
+#[test]
+fn every_picture_says_what_it_draws() {
+    let folder = two();
+    for (args, expected) in [
+        ("", "Heap at its peak, by call stack: 297 MB"),
+        (
+            "--by thread --metric allocated",
+            "Bytes allocated in the whole run, by thread: 298 MB",
+        ),
+        ("--by thread-local", "made for thread-locals: 4.0 MB"),
+        (
+            "--metric allocations",
+            "Allocations in the whole run, by call stack: 16,142",
+        ),
+        ("--metric temporary", "Temporary allocations"),
+        ("--metric leaked", "Leaked heap, by call stack: 2.9 KB"),
+        (
+            "--diff server.taskheap --metric allocated",
+            "from 298 MB to 298 MB",
+        ),
+        ("--runtime-frames", "every frame shown"),
+    ] {
+        let svg = folder.shown(&format!("flamegraph walked.taskheap {args} -o -"));
+        assert!(svg.contains(expected), "{args}");
+        assert!(
+            svg.starts_with("<?xml") && svg.trim_end().ends_with("</svg>"),
+            "{args}"
+        );
+    }
+}
+
+#[test]
+fn a_picture_of_nothing_is_refused_with_the_reason() {
+    let folder = two();
+    for (args, expected) in [
+        ("server.taskheap --metric leaked", "no walk"),
+        ("walked.taskheap --metric live", "--metric peak"),
+        (
+            "server.taskheap --by thread-local --metric temporary",
+            "thread-local",
+        ),
+    ] {
+        let output = folder.run(&format!("flamegraph {args}"));
+        assert_eq!(output.status.code(), Some(2), "{args}");
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn collapsed() {
+    let folder = two();
+    let text = folder.shown("export collapsed server.taskheap -o -");
+    golden::check("server.collapsed", &text);
+    let sum: u64 = text
+        .lines()
+        .map(|l| l.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
+        .sum();
+    assert_eq!(sum, sample::server().totals.peak_live_bytes);
 }

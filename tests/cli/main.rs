@@ -3,6 +3,7 @@
 
 mod analyses;
 mod command;
+mod exports;
 mod file;
 mod golden;
 mod sample;

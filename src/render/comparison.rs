@@ -1,0 +1,152 @@
+//! Two profiles side by side, and a profile beside its budget.
+
+use std::fmt::Write;
+
+use super::table::Table;
+use super::tables::Options;
+use super::text::{ALARM, ERROR, FAINT, GOOD, HEADING, clean, styled};
+use super::units::{UNITS_NOTE, bytes_signed, bytes_tight, count, counted};
+use crate::analyze::{Change, Diff, Judgement, Verdict, written};
+
+/// What grew and shrank.
+pub fn diff(diff: &Diff, base: &str, new: &str, options: &Options) -> String {
+    let mut out = format!(
+        "{} {} to {}\n",
+        styled(HEADING, "FROM"),
+        clean(base),
+        clean(new)
+    );
+    out.push_str(&changes("program", &diff.totals, options));
+    let sections = [
+        ("FINDINGS", "finding", diff.findings.as_ref()),
+        ("TASK TYPES, at the peak", "task", Some(&diff.tasks)),
+        ("ONE TASK, on average", "task", Some(&diff.per_task)),
+        ("THREADS, at the peak", "thread", Some(&diff.threads)),
+        ("THREAD-LOCALS", "thread-local", diff.thread_locals.as_ref()),
+        ("SITES, at the peak", "site", Some(&diff.sites)),
+    ];
+    let (mut same, mut unknown) = (Vec::new(), Vec::new());
+    for (title, what, rows) in sections {
+        let name = || title.split(',').next().unwrap_or(title).to_lowercase();
+        match rows {
+            None => unknown.push(name()),
+            Some(rows) if rows.is_empty() => same.push(name()),
+            Some(rows) => {
+                let _ = writeln!(out, "\n{}{}", styled(HEADING, title), options.part(rows));
+                out.push_str(&changes(what, rows, options));
+            }
+        }
+    }
+    if !same.is_empty() {
+        let _ = writeln!(out, "\nno change: {}", same.join(", "));
+    }
+    if !unknown.is_empty() {
+        let names = unknown.join(", ");
+        let _ = writeln!(
+            out,
+            "not compared, since one of the two has no walk: {names}"
+        );
+    }
+    let _ = writeln!(out, "{}", styled(FAINT, &format!("  {UNITS_NOTE}")));
+    out
+}
+
+fn changes(what: &str, rows: &[Change], options: &Options) -> String {
+    let mut table = Table::new(&[what, ">base", ">new", ">change", ">"]);
+    for row in options.of(rows) {
+        let blocks = row.name == "allocations";
+        let shown = |value| {
+            if blocks {
+                count(value)
+            } else {
+                bytes_tight(value)
+            }
+        };
+        let change = match blocks {
+            true => format!("{:+}", row.change),
+            false => bytes_signed(i128::from(row.change)),
+        };
+        let ratio = match (row.base, row.new) {
+            (0, _) => "new".to_owned(),
+            (_, 0) => "gone".to_owned(),
+            (base, new) => format!("×{:.2}", new as f64 / base as f64),
+        };
+        let cells = vec![
+            written(&row.name).to_owned(),
+            shown(row.base),
+            shown(row.new),
+            change,
+            ratio,
+        ];
+        match row.change {
+            1.. => table.styled_row(ALARM, cells),
+            _ => table.row(cells),
+        }
+    }
+    table.render(options.width)
+}
+
+/// Budget, measured, margin.
+pub fn judgement(judgement: &Judgement, options: &Options) -> String {
+    let mut table = Table::new(&["of", "what", ">budget", ">measured", ">margin", ""]);
+    for verdict in &judgement.verdicts {
+        let shown = |value| match verdict.is_bytes {
+            true => bytes_tight(value),
+            false => count(value),
+        };
+        let (style, word) = match verdict.within {
+            true => (GOOD, "ok"),
+            false => (ERROR, "OVER"),
+        };
+        let cells = vec![
+            verdict.subject.clone(),
+            verdict.measure.to_owned(),
+            shown(verdict.budget),
+            shown(verdict.measured),
+            margin(verdict),
+            word.to_owned(),
+        ];
+        table.styled_row(style, cells);
+    }
+    let mut out = String::new();
+    if !table.is_empty() {
+        out.push_str(&table.render(options.width));
+    }
+    for unusable in &judgement.unusable {
+        let _ = writeln!(
+            out,
+            "{} {}",
+            styled(ERROR, "not judged:"),
+            clean(&unusable.what)
+        );
+        let _ = writeln!(out, "  hint: {}", clean(&unusable.hint));
+    }
+    let limits = judgement.verdicts.len() as u64;
+    let text = match (judgement.unusable.len(), judgement.over()) {
+        (0, 0) => styled(
+            GOOD,
+            &format!("within budget: {}", counted(limits, "limit")),
+        ),
+        (0, over) => styled(
+            ERROR,
+            &format!("over budget: {over} of {}", counted(limits, "limit")),
+        ),
+        _ => styled(ERROR, "the budget can't be judged"),
+    };
+    let _ = writeln!(out, "{text}");
+    out
+}
+
+/// What is left of the budget, or how far it is exceeded.
+fn margin(verdict: &Verdict) -> String {
+    if verdict.budget == 0 {
+        return if verdict.within { "0%" } else { "-" }.to_owned();
+    }
+    let left = verdict.budget as f64 - verdict.measured as f64;
+    let percent = left * 100.0 / verdict.budget as f64;
+    // Just over a limit must not be shown as nothing.
+    match verdict.within {
+        true => format!("{:+.0}%", percent.floor()),
+        false => format!("{:+.0}%", percent.floor().max(-99_999.0)),
+    }
+}

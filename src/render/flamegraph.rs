@@ -1,0 +1,119 @@
+//! Flamegraphs, drawn by inferno: the same profile gives the same picture, byte for byte.
+
+use std::io::{self, Write};
+
+use inferno::flamegraph::color::{MultiPalette, Palette};
+use inferno::flamegraph::{self, Options};
+
+use super::export::collapsed;
+use super::units::{bytes, count, seconds};
+use crate::analyze::{By, FlameOptions, Flames, Metric};
+use crate::profile::Profile;
+
+/// What the picture says about itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Titles {
+    pub title: String,
+    pub subtitle: String,
+}
+
+/// `Heap at its peak, by task type: 297 MB` and whose, when, and what is left out.
+pub fn titles(profile: &Profile, flames: &Flames, options: &FlameOptions) -> Titles {
+    let metric = options.metric;
+    let by = match options.by {
+        By::Stack => "by call stack",
+        By::Task => "by task type",
+        By::Thread => "by thread",
+        By::ThreadLocal => "made for thread-locals",
+    };
+    let moment = match metric {
+        Metric::Peak => format!(", {} after the start", seconds(profile.totals.peak_at_s)),
+        _ => String::new(),
+    };
+    let folded = folded(options);
+    Titles {
+        title: format!("{}, {by}: {}", metric.words(), figure(metric, flames.total)),
+        subtitle: format!(
+            "{} (pid {}){moment}; {folded}",
+            program(profile),
+            profile.program.pid
+        ),
+    }
+}
+
+/// `Growth of the heap at its peak, by task type: 10 MB to 297 MB`.
+pub fn diff_titles(
+    base: (&Profile, &Flames),
+    new: (&Profile, &Flames),
+    options: &FlameOptions,
+) -> Titles {
+    let plain = titles(new.0, new.1, options);
+    let figure = |flames: &Flames| figure(options.metric, flames.total);
+    let (what, _) = plain.title.split_once(": ").unwrap_or((&plain.title, ""));
+    Titles {
+        title: format!("{what}: from {} to {}", figure(base.1), figure(new.1)),
+        subtitle: format!(
+            "{} (pid {}) against {} (pid {}): red grew, blue shrank, widths are the new one's; {}",
+            program(new.0),
+            new.0.program.pid,
+            program(base.0),
+            base.0.program.pid,
+            folded(options),
+        ),
+    }
+}
+
+fn folded(options: &FlameOptions) -> &'static str {
+    match options.runtime_frames {
+        true => "every frame shown",
+        false => "frames of tokio and std folded",
+    }
+}
+
+fn program(profile: &Profile) -> &str {
+    let path = &profile.program.path;
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+fn figure(metric: Metric, value: u64) -> String {
+    match metric.is_bytes() {
+        true => bytes(value),
+        false => count(value),
+    }
+}
+
+fn options<'a>(titles: &Titles, metric: Metric) -> Options<'a> {
+    let mut options = Options::default();
+    options.title.clone_from(&titles.title);
+    options.subtitle = Some(titles.subtitle.clone());
+    options.count_name = if metric.is_bytes() { "bytes" } else { "blocks" }.to_owned();
+    options.colors = Palette::Multi(MultiPalette::Rust);
+    options.bgcolors = "#ffffff".parse().ok();
+    options.deterministic = true;
+    options.no_sort = true;
+    options.image_width = Some(1200);
+    options
+}
+
+/// The picture of one profile.
+pub fn draw(titles: &Titles, flames: &Flames, metric: Metric, out: impl Write) -> io::Result<()> {
+    let lines = collapsed::lines(flames);
+    flamegraph::from_lines(
+        &mut options(titles, metric),
+        lines.iter().map(String::as_str),
+        out,
+    )
+}
+
+/// The picture of what changed.
+pub fn draw_diff(
+    titles: &Titles,
+    base: &Flames,
+    new: &Flames,
+    metric: Metric,
+    out: impl Write,
+) -> io::Result<()> {
+    let lines = collapsed::diff_lines(base, new);
+    let mut options = options(titles, metric);
+    flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), out)
+}
