@@ -18,13 +18,13 @@ use super::future_type::split_arguments;
 type Unit = gimli::Unit<Slice>;
 type Entry = gimli::DebuggingInformationEntry<Slice>;
 
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Definition {
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Definition {
     /// Empty if unknown.
     pub file: String,
     pub line: u32,
     /// The path by symbol name, with the kind of body as its last part.
-    pub(super) path: Option<String>,
+    pub path: Option<String>,
 }
 
 /// Bodies by their path in debug info, without type arguments.

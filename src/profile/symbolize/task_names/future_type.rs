@@ -292,7 +292,10 @@ mod tests {
                 "server::A::run",
             ),
             ("server::Poller<u8>", "server::Poller"),
-            ("server::<impl server::Run for &str>::run::{{closure}}", "server::run"),
+            (
+                "server::<impl server::Run for &str>::run::{{closure}}",
+                "server::run",
+            ),
             (
                 "core::pin::Pin<alloc::boxed::Box<server::handle::{async_fn_env#0}, alloc::alloc::Global>>",
                 "server::handle",

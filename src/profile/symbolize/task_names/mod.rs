@@ -27,7 +27,8 @@ use vtables::{Role, Roles, Vtable};
 /// A task type's name.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TaskName {
-    /// `server::handle_connection`, `server::main::{async block}`; empty if unknown.
+    /// `server::handle_connection`, `server::main::{async block}`; empty if unknown. Where only
+    /// code is left that several task types share, their names: `a::one or a::other`.
     pub name: String,
     /// The whole type; the same for all schedulers.
     pub full_name: String,
@@ -38,7 +39,7 @@ pub struct TaskName {
     pub runtime_own: bool,
     /// A boxed trait object: only a stack can name it.
     pub is_dyn: bool,
-    /// Its code is shared with another task type that may be the one meant.
+    /// Its code is shared with other task types, one of which may be the one meant.
     pub uncertain: bool,
 }
 
@@ -117,8 +118,26 @@ struct Judge<'a> {
     users: HashMap<u64, Vec<usize>>,
 }
 
-/// A type, and whether another may be the right one.
-type Verdict = Option<(String, bool)>;
+/// The type; or several, one of which it is.
+struct Types {
+    types: Vec<String>,
+    /// Even another may be the right one.
+    uncertain: bool,
+}
+
+type Verdict = Option<Types>;
+
+impl Types {
+    fn certainly(text: &str) -> Verdict {
+        Some(Types {
+            types: vec![text.to_owned()],
+            uncertain: false,
+        })
+    }
+}
+
+/// More are not listed in a name.
+const MOST_ALTERNATIVES: usize = 4;
 
 impl<'a> Judge<'a> {
     fn new(module: &'a Module, all: &'a [Vtable]) -> Judge<'a> {
@@ -162,7 +181,7 @@ impl<'a> Judge<'a> {
         for at in open {
             let made = makers.get(&self.all[at].svma).cloned();
             verdicts[at] = made
-                .map(|text| (text, false))
+                .and_then(|text| Types::certainly(&text))
                 .or_else(|| self.by_shared(at, &verdicts));
         }
         let definitions = Definitions::of(self.module);
@@ -193,96 +212,113 @@ impl<'a> Judge<'a> {
             .filter(|piece| self.is_own(at, piece))
             .collect();
         for kind in [Kind::Named, Kind::Cell, Kind::Stage] {
-            if let Some(text) = agreed(own.iter().filter(|piece| piece.kind == kind)) {
-                return Some((text, false));
+            let of_kind = own.iter().filter(|piece| piece.kind == kind);
+            if let Some([only]) = common(of_kind.copied()).as_deref() {
+                return Types::certainly(only);
             }
         }
-        // The body that is polled may be one that the future awaits. It is the task's own if it
-        // is known to be spawned.
-        let candidates: Vec<&String> = pieces
-            .iter()
-            .filter(|piece| piece.kind > Kind::Body)
-            .flat_map(|piece| &piece.types)
-            .collect();
+        // The body that is polled may be one that the future awaits. It is the task's own if
+        // tasks of that type are dropped here too.
+        let dropped = pieces.iter().filter(|piece| piece.kind > Kind::Body);
+        let dropped: Vec<&String> = dropped.flat_map(|piece| &piece.types).collect();
         let bodies = own.iter().filter(|piece| piece.kind == Kind::Body);
         let mut bodies = bodies.flat_map(|piece| &piece.types);
-        let body = bodies.find(|body| candidates.is_empty() || candidates.contains(body));
-        body.map(|body| (body.clone(), candidates.is_empty()))
+        if dropped.is_empty() {
+            return Some(Types {
+                types: vec![bodies.next()?.clone()],
+                uncertain: true,
+            });
+        }
+        Types::certainly(bodies.find(|body| dropped.contains(body))?)
     }
 
-    /// By evidence that rivals have too, minus what is known to be theirs.
+    /// By evidence that rivals have too, minus what is known to be theirs: all types that are
+    /// left. Functions that were merged keep all their names only if they were visible outside
+    /// of their object file, so even a single type that is left is not certain.
     fn by_shared(&self, at: usize, verdicts: &[Verdict]) -> Verdict {
-        let theirs: Vec<&String> = (0..self.all.len())
-            .filter(|other| self.are_rivals(at, *other))
+        let rivals = (0..self.all.len()).filter(|other| self.are_rivals(at, *other));
+        let theirs: Vec<&String> = rivals
             .filter_map(|other| verdicts[other].as_ref())
-            .filter(|(_, uncertain)| !uncertain)
-            .map(|(text, _)| text)
+            .filter(|verdict| !verdict.uncertain)
+            .flat_map(|verdict| &verdict.types)
             .collect();
-        let mut left: Vec<String> = self.evidence[at]
+        let most_telling = self.evidence[at].iter().map(|piece| piece.kind).max()?;
+        let pieces = self.evidence[at]
             .iter()
-            .filter(|piece| piece.kind > Kind::Body)
-            .flat_map(|piece| piece.types.iter().cloned())
-            .filter(|text| !theirs.contains(&text))
-            .collect();
-        left.sort();
-        left.dedup();
-        match &left[..] {
-            [] => None,
-            [only] => Some((only.clone(), true)),
-            [first, ..] => Some((first.clone(), true)),
-        }
+            .filter(|piece| piece.kind == most_telling);
+        let mut types: Vec<String> = pieces.flat_map(|piece| piece.types.clone()).collect();
+        types.sort();
+        types.dedup();
+        types.retain(|text| !theirs.contains(&text));
+        (!types.is_empty()).then_some(Types {
+            types,
+            uncertain: true,
+        })
     }
 
     fn task_name(&self, verdict: Verdict, definitions: &Definitions) -> TaskName {
-        let Some((full_name, uncertain)) = verdict else {
+        let Some(Types { types, uncertain }) = verdict else {
             return TaskName::default();
         };
+        let mut names = types.iter().map(|text| self.of_type(text, definitions));
+        let Some(first) = names.next() else {
+            return TaskName::default();
+        };
+        let mut all = first.clone();
+        all.uncertain = uncertain;
+        let rest: Vec<TaskName> = names.collect();
+        if rest.is_empty() {
+            return all;
+        }
+        // One of several: all are told, and nothing that holds for one only.
+        let mut listed: Vec<&str> = vec![&first.name];
+        listed.extend(rest.iter().map(|name| name.name.as_str()));
+        listed.dedup();
+        if listed.len() > MOST_ALTERNATIVES {
+            let others = listed.len() - 2;
+            all.name = format!("{} or {} or one of {others} others", listed[0], listed[1]);
+        } else {
+            all.name = listed.join(" or ");
+        }
+        all.full_name = types.join(" or ");
+        all.runtime_own = rest.iter().all(|name| name.runtime_own) && first.runtime_own;
+        all.is_dyn = rest.iter().all(|name| name.is_dyn) && first.is_dyn;
+        (all.file, all.line) = (String::new(), 0);
+        all
+    }
+
+    fn of_type(&self, full_name: &str, definitions: &Definitions) -> TaskName {
         let is_own = |name: &str| self.module.crates().own.contains(name);
-        let unwrapped = future_type::unwrap(&full_name, &is_own);
+        let unwrapped = future_type::unwrap(full_name, &is_own);
         let Root::Path(path) = unwrapped.root else {
             return TaskName {
-                full_name,
+                full_name: full_name.to_owned(),
                 is_dyn: true,
-                uncertain,
                 ..TaskName::default()
             };
         };
-        let definition = definitions.find(self.module, path);
-        let shown = definition
-            .as_ref()
-            .and_then(|found| found.path.as_deref())
-            .unwrap_or(path);
+        let definition = definitions.find(self.module, path).unwrap_or_default();
+        let shown = definition.path.as_deref().unwrap_or(path);
         let name = future_type::display(shown, unwrapped.blocking);
         TaskName {
             runtime_own: unwrapped.blocking && name.starts_with("tokio::runtime::"),
-            file: definition
-                .as_ref()
-                .map(|found| found.file.clone())
-                .unwrap_or_default(),
-            line: definition.as_ref().map_or(0, |found| found.line),
             name,
-            full_name,
+            full_name: full_name.to_owned(),
+            file: definition.file,
+            line: definition.line,
             is_dyn: false,
-            uncertain,
+            uncertain: false,
         }
     }
 }
 
-/// The one type that all pieces allow.
-fn agreed<'e>(pieces: impl Iterator<Item = &'e &'e Evidence>) -> Option<String> {
-    let mut left: Option<Vec<&String>> = None;
-    for piece in pieces {
-        let types = piece.types.iter();
-        left = Some(match left {
-            None => types.collect(),
-            Some(left) => left
-                .into_iter()
-                .filter(|text| piece.types.contains(text))
-                .collect(),
-        });
-    }
-    match left.as_deref() {
-        Some([only]) => Some((*only).clone()),
-        _ => None,
-    }
+/// The types that all pieces allow.
+fn common<'e>(pieces: impl Iterator<Item = &'e Evidence>) -> Option<Vec<String>> {
+    pieces
+        .map(|piece| piece.types.clone())
+        .reduce(|left, right| {
+            left.into_iter()
+                .filter(|text| right.contains(text))
+                .collect()
+        })
 }
