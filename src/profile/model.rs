@@ -368,12 +368,14 @@ pub struct WalkCopies {
 #[serde(default)]
 pub struct WalkLeak {
     pub context: Option<ContextId>,
+    /// Context of the leaked block that leads to it; its own if none does.
+    pub root_context: Option<ContextId>,
     pub blocks: u64,
     pub bytes: u64,
     /// Reached from another leaked block.
     pub indirect_blocks: u64,
     pub indirect_bytes: u64,
-    /// It reaches itself: a cycle of `Arc` or `Rc`.
+    /// It, or what leads to it, reaches itself: a cycle of `Arc` or `Rc`.
     pub cycle: bool,
     /// Something that may be a hidden pointer leads to it.
     pub possible: bool,

@@ -7,11 +7,12 @@
 //! (a pointer may be anywhere), and relocated read-only data, in which tokio's vtables lie.
 
 use std::ops::Range;
+use std::sync::atomic::AtomicUsize;
 
 use super::heap::Block;
 use super::image::{Arena, Image, Segment};
 use super::pages::PageSet;
-use super::regions::{self, Region};
+use super::regions::{Classifier, Region, Span};
 use super::stop::Stop;
 use super::{Captured, Options, WalkError};
 use crate::sys::maps::{self, Mapping};
@@ -52,10 +53,16 @@ fn stop_and_copy<T>(
     let mappings = maps::read_resident(pid).map_err(WalkError::Read)?;
     let rss_peak = rss_peak(pid);
     let live = pages_of(&blocks);
-    let library = &options.own_library;
-    let regions = regions::classify(&mappings, &stop.threads, &live, &memory, library);
-    let wanted = wanted_pages(&live, &mappings, &regions);
-    let copied = copy_pages(&memory, &wanted, &live, options)?;
+    let spans = Classifier {
+        mappings: &mappings,
+        threads: &stop.threads,
+        live: &live,
+        memory: &memory,
+        own_library: &options.own_library,
+    }
+    .spans();
+    let wanted = wanted_pages(&live, &mappings, &spans);
+    let copied = copy_pages(&memory, &wanted, options)?;
     if !Stop::is_alive(pid) {
         return Err(WalkError::Gone);
     }
@@ -69,10 +76,11 @@ fn stop_and_copy<T>(
         bytes_read,
         threads,
         mappings,
-        regions,
+        spans,
         rss_peak,
         segments: copied.segments,
         bytes: copied.bytes,
+        hint: AtomicUsize::new(0),
         resident: copied.resident,
     };
     Ok(Captured {
@@ -92,27 +100,29 @@ fn rss_peak(pid: i32) -> u64 {
 fn pages_of(blocks: &[Block]) -> PageSet {
     let mut live = PageSet::default();
     for block in blocks {
-        live.insert(block.address..block.address.saturating_add(block.size));
+        // The header of malloc is read, too.
+        live.insert(block.address.saturating_sub(16)..block.address.saturating_add(block.size));
     }
     live
 }
 
 /// Pages to copy.
-fn wanted_pages(live: &PageSet, mappings: &[Mapping], regions: &[Region]) -> PageSet {
+fn wanted_pages(live: &PageSet, mappings: &[Mapping], spans: &[Span]) -> PageSet {
     let mut wanted = PageSet::default();
     for run in live.runs() {
         wanted.insert(run);
     }
-    for (mapping, region) in mappings.iter().zip(regions) {
+    for span in spans {
+        let mapping = &mappings[span.mapping as usize];
         let small = mapping.anonymous > 0 || mapping.bytes() <= READ_ONLY_LIMIT;
-        let start = match region {
-            Region::Stack { used } => *used,
-            Region::Data | Region::Other => mapping.start,
-            Region::ReadOnly if small => mapping.start,
+        let start = match span.region {
+            Region::Stack { used, .. } => used,
+            Region::Data | Region::Other | Region::Mixed => span.start,
+            Region::ReadOnly if small => span.start,
             _ => continue,
         };
         if mapping.rss + mapping.swap > 0 {
-            wanted.insert(start..mapping.end);
+            wanted.insert(start..span.end);
         }
     }
     wanted
@@ -127,7 +137,6 @@ struct Copied {
 fn copy_pages(
     memory: &ProcessMemory,
     wanted: &PageSet,
-    live: &PageSet,
     options: &Options,
 ) -> Result<Copied, WalkError> {
     let mut ranges: Vec<Range<u64>> = Vec::new();
@@ -140,7 +149,7 @@ fn copy_pages(
             if page == Page::Untouched {
                 continue;
             }
-            if page == Page::Resident && live.contains(start) {
+            if page == Page::Resident {
                 resident.insert(start..start + PAGE);
             }
             match ranges.last_mut() {

@@ -3,6 +3,7 @@
 //! Analyses ask for memory through [`Memory`], so that the same code looks at an image, at an
 //! array in a test, or at anything else that has bytes at addresses.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::stop::StoppedThread;
@@ -10,14 +11,29 @@ use crate::sys::maps::Mapping;
 
 /// Bytes at addresses.
 pub trait Memory {
+    /// The first bytes at or after `start` and before `end` that are there, with their address:
+    /// as many as are there without a gap. Empty if there are none.
+    fn piece(&self, start: u64, end: u64) -> (u64, &[u8]);
+
     /// Calls `visit` with those parts of the range that are there, in ascending order. What is
     /// not there was never touched, and reads as zeros.
-    fn visit(&self, start: u64, end: u64, visit: &mut dyn FnMut(u64, &[u8]));
+    #[inline]
+    fn visit(&self, start: u64, end: u64, mut visit: impl FnMut(u64, &[u8])) {
+        let mut at = start;
+        while at < end {
+            let (address, bytes) = self.piece(at, end);
+            if bytes.is_empty() {
+                return;
+            }
+            visit(address, bytes);
+            at = address + bytes.len() as u64;
+        }
+    }
 
     /// The word at an address; 0 where nothing is there.
     fn word(&self, address: u64) -> u64 {
         let mut word = [0u8; 8];
-        self.visit(address, address.saturating_add(8), &mut |at, bytes| {
+        self.visit(address, address.saturating_add(8), |at, bytes| {
             let from = (at - address) as usize;
             word[from..from + bytes.len()].copy_from_slice(bytes);
         });
@@ -42,13 +58,14 @@ pub struct Image {
     pub bytes_read: u64,
     pub threads: Vec<StoppedThread>,
     pub mappings: Vec<Mapping>,
-    /// One for each mapping.
-    pub(super) regions: Vec<super::regions::Region>,
+    /// Ascending.
+    pub(super) spans: Vec<super::regions::Span>,
     /// `VmHWM`, the largest resident set so far.
     pub rss_peak: u64,
     pub(super) segments: Vec<Segment>,
     pub(super) bytes: Arena,
-    /// Pages that hold live blocks and are resident.
+    pub(super) hint: AtomicUsize,
+    /// Of the pages that were to be copied, those that are resident.
     pub(super) resident: super::pages::PageSet,
 }
 
@@ -58,23 +75,36 @@ impl Image {
         self.bytes.len() as u64
     }
 
-    /// Is the page with this address resident, as far as blocks lie on it?
+    /// Is the page with this address resident? Known for pages that were to be copied.
     pub(super) fn is_resident(&self, address: u64) -> bool {
         self.resident.contains(address)
     }
 }
 
 impl Memory for Image {
-    fn visit(&self, start: u64, end: u64, visit: &mut dyn FnMut(u64, &[u8])) {
-        let first = self.segments.partition_point(|s| s.end <= start);
-        for segment in &self.segments[first..] {
-            if segment.start >= end {
-                break;
+    fn piece(&self, start: u64, end: u64) -> (u64, &[u8]) {
+        // Most questions go up through memory: the segment of the last answer, or the next.
+        let hint = self.hint.load(Ordering::Relaxed);
+        let near = |at: usize| {
+            let before = at == 0 || self.segments.get(at - 1).is_some_and(|s| s.end <= start);
+            before && self.segments.get(at).is_some_and(|s| s.end > start)
+        };
+        let first = if near(hint) {
+            hint
+        } else if near(hint + 1) {
+            hint + 1
+        } else {
+            self.segments.partition_point(|s| s.end <= start)
+        };
+        self.hint.store(first, Ordering::Relaxed);
+        match self.segments.get(first) {
+            Some(segment) if segment.start < end => {
+                let low = segment.start.max(start);
+                let high = segment.end.min(end);
+                let at = segment.at + (low - segment.start) as usize;
+                (low, &self.bytes.as_slice()[at..at + (high - low) as usize])
             }
-            let low = segment.start.max(start);
-            let high = segment.end.min(end);
-            let at = segment.at + (low - segment.start) as usize;
-            visit(low, &self.bytes.as_slice()[at..at + (high - low) as usize]);
+            _ => (end, &[]),
         }
     }
 }
@@ -138,6 +168,36 @@ impl Drop for Arena {
         if self.len > 0 {
             // SAFETY: nobody holds a slice of it any more.
             unsafe { libc::munmap(self.start.cast(), self.len) };
+        }
+    }
+}
+
+/// Memory made by hand, for tests.
+#[cfg(test)]
+#[derive(Default)]
+pub(super) struct Sketch {
+    bytes: std::collections::BTreeMap<u64, Vec<u8>>,
+}
+
+#[cfg(test)]
+impl Sketch {
+    pub(super) fn put(&mut self, address: u64, words: &[u64]) {
+        let bytes = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        self.bytes.insert(address, bytes);
+    }
+}
+
+#[cfg(test)]
+impl Memory for Sketch {
+    fn piece(&self, start: u64, end: u64) -> (u64, &[u8]) {
+        let reaches = |(at, bytes): &(&u64, &Vec<u8>)| **at + bytes.len() as u64 > start;
+        match self.bytes.iter().find(reaches) {
+            Some((&at, bytes)) if at < end => {
+                let low = at.max(start);
+                let high = (at + bytes.len() as u64).min(end);
+                (low, &bytes[(low - at) as usize..(high - at) as usize])
+            }
+            _ => (end, &[]),
         }
     }
 }

@@ -8,20 +8,36 @@
 //! `__WNOTHREAD`, from the thread that started it, or through a pidfd: a plain `wait` on any
 //! thread would receive the stops that are meant for the tracer.
 
+mod account;
+mod analysis;
 mod capture;
+mod cells;
+#[allow(dead_code)] // for copies
+mod census;
+mod gone;
 mod heap;
-#[allow(dead_code)] // for the analysis
+mod hidden;
 mod image;
-#[allow(dead_code)] // for the analysis
+mod index;
+mod leaks;
+mod names;
+mod oversized;
 mod pages;
+mod reach;
 mod regions;
 mod restart;
+mod roots;
+#[allow(dead_code)] // for copies
+mod scan;
+#[allow(dead_code)] // for copies
+mod shape;
 mod stop;
 
 use std::fmt;
 use std::io;
 use std::time::Duration;
 
+pub use analysis::analyze;
 pub use capture::capture;
 pub use heap::{
     Block, ContextInfo, Heap, NodeTable, OwnerInfo, OwnerKind, Roots, RowInfo, RowState, Source,
@@ -29,8 +45,6 @@ pub use heap::{
 };
 pub use image::{Image, Memory};
 pub use stop::StoppedThread;
-
-use crate::profile;
 
 /// How a walk is made.
 #[derive(Clone, Debug)]
@@ -115,16 +129,3 @@ impl fmt::Display for WalkError {
 }
 
 impl std::error::Error for WalkError {}
-
-/// What a captured heap says about who holds what. `heap.blocks` may be in any order.
-pub fn analyze(image: &Image, heap: &mut Heap, roots: &Roots, options: &Options) -> profile::Walk {
-    heap.sort();
-    let _ = (roots, options);
-    profile::Walk {
-        pause_s: image.pause.as_secs_f64(),
-        bytes_read: image.bytes_read,
-        blocks: heap.blocks.len() as u64,
-        live_bytes: heap.blocks.iter().map(|block| block.size).sum(),
-        ..profile::Walk::default()
-    }
-}

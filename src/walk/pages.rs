@@ -98,12 +98,6 @@ impl PageSet {
         }
         runs
     }
-
-    pub(super) fn bytes(&self) -> u64 {
-        let ones =
-            |bits: &[u64; CHUNK_WORDS]| bits.iter().map(|w| u64::from(w.count_ones())).sum::<u64>();
-        self.bits.iter().map(ones).sum::<u64>() * PAGE
-    }
 }
 
 #[cfg(test)]
@@ -123,7 +117,6 @@ mod tests {
             0x7fff_0000_0000..0x7fff_0000_2000,
         ];
         assert_eq!(set.runs(), runs);
-        assert_eq!(set.bytes(), 5 * PAGE);
         assert!(set.contains(0x6fff) && !set.contains(0x7000) && !set.contains(u64::MAX));
     }
 }

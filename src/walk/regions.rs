@@ -1,28 +1,38 @@
-//! What each mapping of the process is for.
+//! What each part of the address space is for.
 //!
 //! A pointer in the wrong place makes a leak disappear or takes a task's memory away from it, so
 //! memory is a root only if the program can still read a pointer from it. Three kinds of memory
 //! look like roots and are not: what an allocator keeps between its live blocks, stacks that glibc
 //! keeps of threads that have ended (they hold that thread's last pointers), and our own.
+//!
+//! Mappings are a poor guide: the kernel merges neighbours, so that one mapping may hold a stack,
+//! a large block of malloc and memory of the program's own. They are cut into spans where the
+//! contents tell: a stack of glibc starts behind its guard and ends with a control block that
+//! holds its own address; an arena starts at a multiple of 64 MiB with a header that tells its
+//! size. What remains and holds live blocks is `Mixed`, and is cut at blocks once those are
+//! sorted.
 
 use super::pages::PageSet;
 use super::stop::StoppedThread;
 use crate::sys::maps::Mapping;
-use crate::sys::mem::{PAGE, ProcessMemory};
+use crate::sys::mem::{PAGE, Page, ProcessMemory};
 
-/// The use of a mapping.
+/// The use of a span.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Region {
     /// Stack of a running thread, used from `used` on.
     Stack {
+        tid: i32,
         used: u64,
     },
     /// Stack that is kept of a thread that has ended.
     RetiredStack,
     /// `.data` and `.bss` of a module.
     Data,
-    /// Blocks of an allocator, live or free.
+    /// An arena of glibc: blocks, live or free, and nothing else.
     Heap,
+    /// Live blocks, and possibly other memory between them.
+    Mixed,
     /// Any other memory that the program may keep pointers in.
     Other,
     /// Read-only data of a module.
@@ -34,38 +44,213 @@ pub(super) enum Region {
     Opaque,
 }
 
+/// A part of a mapping, or all of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) region: Region,
+    /// Into the mappings.
+    pub(super) mapping: u32,
+    /// Resident bytes.
+    pub(super) rss: u64,
+}
+
 /// Threads use 128 bytes below the stack pointer.
 const RED_ZONE: u64 = 128;
 
 /// glibc's arenas start at multiples of this.
 const ARENA: u64 = 64 << 20;
 
-/// One entry for each mapping.
-pub(super) fn classify(
-    mappings: &[Mapping],
-    threads: &[StoppedThread],
-    live: &PageSet,
-    memory: &ProcessMemory,
-    own_library: &str,
-) -> Vec<Region> {
-    let mut regions: Vec<Region> = Vec::with_capacity(mappings.len());
-    for (at, mapping) in mappings.iter().enumerate() {
-        let before = at.checked_sub(1).map(|at| (&mappings[at], regions[at]));
-        let region = by_name(mapping, own_library)
-            .or_else(|| tail_of_module(mapping, before))
-            .or_else(|| stack(mapping, threads))
-            .unwrap_or_else(|| anonymous(mapping, live, memory));
-        regions.push(region);
+/// `struct pthread` of glibc is between 2,240 and 2,432 bytes, from the thread pointer on.
+pub(super) const CONTROL_BLOCK: u64 = 2304;
+
+pub(super) struct Classifier<'a> {
+    pub(super) mappings: &'a [Mapping],
+    pub(super) threads: &'a [StoppedThread],
+    /// Pages with live blocks.
+    pub(super) live: &'a PageSet,
+    pub(super) memory: &'a ProcessMemory,
+    /// Path of the preload library.
+    pub(super) own_library: &'a str,
+}
+
+impl Classifier<'_> {
+    /// Ascending, without gaps within a mapping.
+    pub(super) fn spans(&self) -> Vec<Span> {
+        let mut spans: Vec<Span> = Vec::with_capacity(self.mappings.len());
+        for (at, mapping) in self.mappings.iter().enumerate() {
+            let before = at.checked_sub(1).map(|at| &self.mappings[at]);
+            let known = by_name(mapping, self.own_library)
+                .or_else(|| tail_of_module(mapping, before?, spans.last()?.region));
+            let mut push = |start, end, region| {
+                if start < end {
+                    let rss = self.resident(&self.mappings[at], start, end);
+                    spans.push(Span {
+                        start,
+                        end,
+                        region,
+                        mapping: at as u32,
+                        rss,
+                    });
+                }
+            };
+            match known {
+                Some(region) => push(mapping.start, mapping.end, region),
+                None if mapping.name == "[stack]" => {
+                    push(mapping.start, mapping.end, self.first_stack(mapping));
+                }
+                None => self.cut(mapping, before, &mut push),
+            }
+        }
+        spans
     }
-    regions
+
+    fn resident(&self, mapping: &Mapping, start: u64, end: u64) -> u64 {
+        if end - start == mapping.bytes() || mapping.rss == 0 {
+            return mapping.rss;
+        }
+        let pages = self.memory.pages(start, ((end - start) / PAGE) as usize);
+        let resident = |pages: Vec<Page>| pages.iter().filter(|p| **p == Page::Resident).count();
+        pages.map_or(0, resident) as u64 * PAGE
+    }
+
+    /// The stack of the first thread.
+    fn first_stack(&self, mapping: &Mapping) -> Region {
+        let on_it = |t: &&StoppedThread| mapping.contains(t.stack_pointer);
+        match self.threads.iter().find(on_it) {
+            Some(thread) => Region::Stack {
+                tid: thread.tid,
+                used: (thread.stack_pointer - RED_ZONE).max(mapping.start),
+            },
+            // It runs on another stack just now: this one may be in use up to anywhere.
+            None => Region::Stack {
+                tid: 0,
+                used: mapping.start,
+            },
+        }
+    }
+
+    /// Cuts memory without a name.
+    fn cut(
+        &self,
+        mapping: &Mapping,
+        before: Option<&Mapping>,
+        push: &mut impl FnMut(u64, u64, Region),
+    ) {
+        let mut at = mapping.start;
+        if mapping.name.is_empty() && !mapping.shared {
+            let guarded = before.is_some_and(|b| b.end == mapping.start && !b.readable);
+            if let Some((end, region)) = self.stack_at(mapping, guarded) {
+                push(at, end, region);
+                at = end;
+            }
+        }
+        let mut from = at;
+        let mut arena = at.next_multiple_of(ARENA);
+        while arena < mapping.end && !mapping.shared {
+            if let Some(size) = self.arena_size(arena) {
+                let end = (arena + size).min(mapping.end);
+                push(from, arena, self.blocks_or_other(from, arena));
+                push(arena, end, Region::Heap);
+                from = end;
+            }
+            arena += ARENA;
+        }
+        push(from, mapping.end, self.blocks_or_other(from, mapping.end));
+    }
+
+    fn blocks_or_other(&self, start: u64, end: u64) -> Region {
+        if self.live.touches(start..end) {
+            Region::Mixed
+        } else {
+            Region::Other
+        }
+    }
+
+    /// The end of the stack that the mapping starts with, if it does.
+    fn stack_at(&self, mapping: &Mapping, guarded: bool) -> Option<(u64, Region)> {
+        let end_of = |control: u64| (control + CONTROL_BLOCK).next_multiple_of(PAGE);
+        let owners = self
+            .threads
+            .iter()
+            .filter(|t| mapping.contains(t.thread_pointer) && t.thread_pointer != 0);
+        if let Some(thread) = owners.min_by_key(|t| t.thread_pointer) {
+            let end = end_of(thread.thread_pointer).min(mapping.end);
+            let on_it = (mapping.start..end).contains(&thread.stack_pointer);
+            if !on_it && !guarded {
+                // The loader keeps the first thread's control block in its own memory.
+                return None;
+            }
+            let used = if on_it {
+                thread.stack_pointer - RED_ZONE
+            } else {
+                mapping.start
+            };
+            let used = used.max(mapping.start);
+            return Some((
+                end,
+                Region::Stack {
+                    tid: thread.tid,
+                    used,
+                },
+            ));
+        }
+        if !guarded || mapping.start.is_multiple_of(ARENA) {
+            return None;
+        }
+        let control = self.retired_control_block(mapping)?;
+        Some((end_of(control).min(mapping.end), Region::RetiredStack))
+    }
+
+    /// At the upper end of a stack that glibc made stands the thread's control block, which holds
+    /// its own address twice. What lies below it holds no live block.
+    fn retired_control_block(&self, mapping: &Mapping) -> Option<u64> {
+        const STEP: u64 = 512;
+        let mut page = [0u8; PAGE as usize + 24];
+        let mut at = mapping.start;
+        while at < mapping.end {
+            let count = ((mapping.end - at) / PAGE).min(STEP);
+            let pages = self.memory.pages(at, count as usize).ok()?;
+            for (n, state) in pages.into_iter().enumerate() {
+                let start = at + n as u64 * PAGE;
+                if self.live.contains(start) {
+                    return None;
+                }
+                if state != Page::Untouched {
+                    let got = self.memory.read(start, &mut page);
+                    if let Some(offset) = own_address_twice(&page[..got], start) {
+                        return Some(start + offset);
+                    }
+                }
+            }
+            at += count * PAGE;
+        }
+        None
+    }
+
+    /// Size of the arena that starts here, from its header: the arena it belongs to, the heap
+    /// before it, its size, and how much of that is usable.
+    fn arena_size(&self, start: u64) -> Option<u64> {
+        let mut header = [0u8; 32];
+        if self.memory.read(start, &mut header) != header.len() {
+            return None;
+        }
+        let word = |n: usize| u64::from_le_bytes(header[n * 8..][..8].try_into().unwrap_or([0; 8]));
+        let (arena, before, size, usable) = (word(0), word(1), word(2), word(3));
+        let in_arena = arena != 0 && arena % ARENA < 256;
+        let is_page = |bytes: u64| bytes != 0 && bytes.is_multiple_of(PAGE) && bytes <= ARENA;
+        let plausible =
+            in_arena && before.is_multiple_of(ARENA) && is_page(size) && is_page(usable);
+        plausible.then_some(usable.max(size))
+    }
 }
 
 fn by_name(mapping: &Mapping, own_library: &str) -> Option<Region> {
     let name = mapping.name.as_str();
-    if mapping.is_system_v()
-        || name.starts_with("[anon:taskheap")
-        || (!own_library.is_empty() && name.trim_end_matches(" (deleted)") == own_library)
-    {
+    let path = name.strip_suffix(" (deleted)").unwrap_or(name);
+    let own = !own_library.is_empty() && path == own_library;
+    if own || mapping.is_system_v() || name.starts_with("[anon:taskheap") {
         return Some(Region::Profiler);
     }
     if !mapping.readable || name.starts_with("[v") {
@@ -89,8 +274,7 @@ fn by_name(mapping: &Mapping, own_library: &str) -> Option<Region> {
 }
 
 /// The zeroed rest of a module's data is a mapping without a name right behind it.
-fn tail_of_module(mapping: &Mapping, before: Option<(&Mapping, Region)>) -> Option<Region> {
-    let (before, region) = before?;
+fn tail_of_module(mapping: &Mapping, before: &Mapping, region: Region) -> Option<Region> {
     let follows = mapping.name.is_empty() && before.end == mapping.start && before.is_file();
     match region {
         Region::Data | Region::Profiler if follows => Some(region),
@@ -98,69 +282,10 @@ fn tail_of_module(mapping: &Mapping, before: Option<(&Mapping, Region)>) -> Opti
     }
 }
 
-fn stack(mapping: &Mapping, threads: &[StoppedThread]) -> Option<Region> {
-    let is_main = mapping.name == "[stack]";
-    let mut found = is_main;
-    let mut used = mapping.end;
-    for thread in threads {
-        let on_it = mapping.contains(thread.stack_pointer);
-        if !is_main && !mapping.contains(thread.thread_pointer) {
-            continue;
-        }
-        // The thread pointer of the first thread is not on its stack, but in memory of the loader.
-        if !is_main && !on_it && !has_stack_size(mapping) {
-            continue;
-        }
-        found = true;
-        used = used.min(if on_it {
-            (thread.stack_pointer - RED_ZONE).max(mapping.start)
-        } else if is_main {
-            used
-        } else {
-            // It runs on another stack just now: this one may be in use up to anywhere.
-            mapping.start
-        });
-    }
-    if is_main && used == mapping.end {
-        used = mapping.start;
-    }
-    found.then_some(Region::Stack { used })
-}
-
-/// Large enough for a stack of a thread.
-fn has_stack_size(mapping: &Mapping) -> bool {
-    mapping.bytes() >= 16 << 10
-}
-
-fn anonymous(mapping: &Mapping, live: &PageSet, memory: &ProcessMemory) -> Region {
-    if mapping.rss + mapping.swap == 0 {
-        return Region::Other;
-    }
-    if mapping.start.is_multiple_of(ARENA) && mapping.bytes() <= ARENA {
-        return Region::Heap;
-    }
-    if live.touches(mapping.start..mapping.end) {
-        return Region::Heap;
-    }
-    if is_retired_stack(mapping, memory) {
-        return Region::RetiredStack;
-    }
-    Region::Other
-}
-
-/// At the upper end of a stack that glibc made stands the thread's control block, which holds its
-/// own address twice.
-fn is_retired_stack(mapping: &Mapping, memory: &ProcessMemory) -> bool {
-    if !mapping.name.is_empty() || !has_stack_size(mapping) {
-        return false;
-    }
-    let mut top = [0u8; 2 * PAGE as usize];
-    let start = mapping.end - top.len() as u64;
-    if memory.read(start, &mut top) != top.len() {
-        return false;
-    }
-    let word = |at: usize| u64::from_le_bytes(top[at..at + 8].try_into().unwrap_or([0; 8]));
-    (0..top.len() - 24)
+fn own_address_twice(bytes: &[u8], start: u64) -> Option<u64> {
+    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or([0; 8]));
+    (0..bytes.len().saturating_sub(23))
         .step_by(64)
-        .any(|at| word(at) == start + at as u64 && word(at + 16) == start + at as u64)
+        .find(|&at| word(at) == start + at as u64 && word(at + 16) == start + at as u64)
+        .map(|at| at as u64)
 }

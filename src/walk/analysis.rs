@@ -1,0 +1,133 @@
+//! From a captured heap to facts, in the order in which they depend on each other.
+
+use std::time::Instant;
+
+use super::cells;
+use super::census::{self, Sums};
+use super::heap::{Heap, Roots, ThreadInfo};
+use super::hidden::{Hidden, Search};
+use super::image::{Image, Memory};
+use super::index::{BlockIndex, MAX_BLOCKS};
+use super::names::Names;
+use super::reach::{self, Reach};
+use super::regions::Region;
+use super::roots::{Collector, Holder};
+use super::scan::{Key, Scan};
+use super::shape::Makers;
+use super::{account, gone, leaks, oversized};
+use crate::profile;
+use crate::sys::maps;
+
+/// What a captured heap says about who holds what. `heap.blocks` may be in any order.
+pub fn analyze(image: &Image, heap: &mut Heap, roots: &Roots) -> profile::Walk {
+    let began = Instant::now();
+    heap.sort();
+    heap.blocks.truncate(MAX_BLOCKS);
+    let heap = &*heap;
+    let index = BlockIndex::new(&heap.blocks);
+    let scan = Scan::run(&heap.blocks, &index, image, Key::random());
+    let is_code = |word: u64| maps::find(&image.mappings, word).is_some_and(|m| m.executable);
+    let cells = cells::find(heap, &index, image, is_code);
+    let threads = threads(image, heap);
+    let collector = Collector {
+        image,
+        heap,
+        roots,
+        index: &index,
+        threads: &threads,
+    };
+    let set = collector.collect(&cells);
+    let cell_blocks: Vec<u32> = cells.iter().map(|cell| cell.block).collect();
+    let reach = reach::paint(&scan, &set, &cell_blocks, |block| {
+        counts_owners(image, heap, block)
+    });
+    let sums = Sums::new(heap, &reach, set.holders.len());
+    let names = Names {
+        heap,
+        roots,
+        set: &set,
+        cells: &cells,
+        threads: &threads,
+    };
+    let named = |holder: u32| {
+        let holder = set.holders[holder as usize];
+        matches!(holder, Holder::ThreadLocal { .. } | Holder::Static(_))
+    };
+    let makers = Makers::new(heap, &reach, named);
+    let thread_locals = census::thread_locals(&names, &sums, &makers);
+    let walker_bytes = image.own_bytes()
+        + index.own_bytes()
+        + scan.own_bytes()
+        + reach.own_bytes()
+        + (heap.blocks.len() * size_of::<super::Block>()) as u64;
+    profile::Walk {
+        pause_s: image.pause.as_secs_f64(),
+        bytes_read: image.bytes_read,
+        blocks: heap.blocks.len() as u64,
+        live_bytes: heap.blocks.iter().map(|block| block.size).sum(),
+        walker_bytes,
+        contexts: sums.of_contexts(),
+        tasks: census::tasks(heap, &cells, &sums),
+        threads: census::threads(heap, image, &threads, &sums),
+        thread_locals: thread_locals.into_iter().map(|(row, _)| row).collect(),
+        statics: census::statics(&names, &sums, &makers),
+        leaks: leaks::find(heap, &scan, &reach, |lost| {
+            search(image, heap, &reach, lost)
+        }),
+        oversized: oversized::find(heap, &scan, &reach),
+        owner_gone: gone::find(heap, &reach, &names),
+        memory: account::memory(image, heap),
+        analysis_s: began.elapsed().as_secs_f64(),
+        ..profile::Walk::default()
+    }
+}
+
+/// Threads as the recorder knows them, and those that it does not.
+fn threads(image: &Image, heap: &Heap) -> Vec<ThreadInfo> {
+    let mut threads = heap.threads.clone();
+    for stopped in &image.threads {
+        match threads.iter_mut().find(|thread| thread.tid == stopped.tid) {
+            Some(thread) if stopped.thread_pointer != 0 => {
+                thread.thread_pointer = stopped.thread_pointer;
+            }
+            Some(_) => {}
+            None => threads.push(ThreadInfo {
+                tid: stopped.tid,
+                thread_pointer: stopped.thread_pointer,
+                ..ThreadInfo::default()
+            }),
+        }
+    }
+    threads
+}
+
+/// Does the block start with two small counters, of which the first is more than one? So does
+/// what `Arc` and `Rc` allocate.
+fn counts_owners(memory: &impl Memory, heap: &Heap, block: u32) -> bool {
+    const MANY: u64 = 1 << 31;
+    let block = heap.blocks[block as usize];
+    block.size >= 16
+        && (2..MANY).contains(&memory.word(block.address))
+        && (1..MANY).contains(&memory.word(block.address + 8))
+}
+
+/// Looks for hidden pointers to lost blocks in everything that the program can reach.
+fn search(image: &Image, heap: &Heap, reach: &Reach, lost: &[u32]) -> Hidden {
+    let mut search = Search::new(heap, lost);
+    for span in &image.spans {
+        let start = match span.region {
+            Region::Stack { used, .. } => used,
+            Region::Data | Region::Other => span.start,
+            _ => continue,
+        };
+        search.look(image, start, span.end);
+    }
+    for (number, block) in (0u32..).zip(&heap.blocks) {
+        if !reach.is_leaked(number) {
+            let end = block.address.saturating_add(block.size);
+            search.look(image, block.address, end);
+            search.look_for_links(image, block.context, block.address, end);
+        }
+    }
+    search.finish()
+}

@@ -1,0 +1,272 @@
+//! Who keeps each block: one pass that gives every block the colour of its holder.
+//!
+//! The bytes that a holder retains are those that nothing else reaches. Dominators answer more
+//! than that and cost more; a colour that is given once and may turn once to "shared" answers
+//! exactly that, in time linear in the pointers. Taken literally, though, everything is shared:
+//! tokio's lists run through all cells, its timer wheel points into the middle of whatever waits,
+//! and stacks are full of borrows. Three rules tell keeping from pointing:
+//!
+//! - a task's cell is an entry of its own: pointers to it hold nothing;
+//! - where some owner points to the start of a block, pointers into its middle are loans;
+//! - a stack holds what nobody else does. Beyond that, its pointers only count where a block
+//!   counts its owners itself (`Arc`, `Rc`) and has several: any other block has one owner.
+//!
+//! What no pointer of any kind reaches is leaked; there, nothing counts as a loan.
+
+use super::roots::{Holder, RootSet};
+use super::scan::{INTERIOR, Scan};
+
+/// Nobody reaches it.
+pub(super) const NOBODY: u32 = 0;
+/// Several holders do.
+pub(super) const SHARED: u32 = u32::MAX;
+/// No block.
+pub(super) const NONE: u32 = u32::MAX;
+
+pub(super) struct Reach {
+    /// Of each block: index of its holder plus one, [`NOBODY`] or [`SHARED`].
+    pub(super) colour: Vec<u32>,
+    /// The block through which it was reached first, [`NONE`] for those that a root points to.
+    pub(super) parent: Vec<u32>,
+    /// Blocks that are reached, in the order in which they were: a parent before its children.
+    pub(super) order: Vec<u32>,
+}
+
+impl Reach {
+    pub(super) fn is_leaked(&self, block: u32) -> bool {
+        self.colour[block as usize] == NOBODY
+    }
+
+    /// Bytes that the results take.
+    pub(super) fn own_bytes(&self) -> u64 {
+        (self.colour.len() * 8 + self.order.capacity() * 4) as u64
+    }
+}
+
+/// A set of blocks.
+pub(super) struct Marks(Vec<u64>);
+
+impl Marks {
+    pub(super) fn new(blocks: usize) -> Marks {
+        Marks(vec![0; blocks.div_ceil(64)])
+    }
+
+    pub(super) fn set(&mut self, block: u32) {
+        self.0[block as usize / 64] |= 1 << (block % 64);
+    }
+
+    pub(super) fn has(&self, block: u32) -> bool {
+        self.0[block as usize / 64] & (1 << (block % 64)) != 0
+    }
+}
+
+struct Painter<'a> {
+    scan: &'a Scan,
+    /// Blocks that are cells of tasks.
+    cells: Marks,
+    /// Blocks to whose start somebody points.
+    owned: Marks,
+    reach: Reach,
+    todo: Vec<u32>,
+}
+
+/// Paints all blocks. `cell_blocks` are the tasks' cells in the order of the holders;
+/// `counts_owners` tells of a block whether it is counted by several owners.
+pub(super) fn paint(
+    scan: &Scan,
+    roots: &RootSet,
+    cell_blocks: &[u32],
+    counts_owners: impl Fn(u32) -> bool,
+) -> Reach {
+    let blocks = scan.len();
+    let mut painter = Painter {
+        scan,
+        cells: Marks::new(blocks),
+        owned: Marks::new(blocks),
+        reach: Reach {
+            colour: vec![NOBODY; blocks],
+            parent: vec![NONE; blocks],
+            order: Vec::with_capacity(blocks),
+        },
+        todo: Vec::new(),
+    };
+    for &cell in cell_blocks {
+        painter.cells.set(cell);
+    }
+    painter.mark_owned(roots);
+    for (&cell, colour) in cell_blocks.iter().zip(1..) {
+        painter.take(cell, colour, NONE);
+    }
+    for (number, holder) in roots.holders.iter().enumerate() {
+        let colour = number as u32 + 1;
+        if let Holder::Task(cell) = holder {
+            painter.follow(cell_blocks[*cell as usize], colour);
+        } else if holder.is_weak() {
+            painter.lesser_root(roots.edges(number), colour, &counts_owners);
+        } else {
+            painter.root(roots.edges(number), colour);
+        }
+    }
+    painter.follow_loans(roots);
+    painter.reach
+}
+
+impl Painter<'_> {
+    fn mark_owned(&mut self, roots: &RootSet) {
+        for block in 0..self.scan.len() as u32 {
+            for &edge in self.scan.edges(block) {
+                if edge & INTERIOR == 0 && edge != block {
+                    self.owned.set(edge);
+                }
+            }
+        }
+        for (number, holder) in roots.holders.iter().enumerate() {
+            // Stacks are not asked: they hold stale starts of what a table inside a thread-local
+            // keeps by a pointer into its middle.
+            if !holder.is_weak() {
+                for &edge in roots.edges(number) {
+                    if edge & INTERIOR == 0 {
+                        self.owned.set(edge);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The block that the edge keeps, if it keeps one.
+    fn kept(&self, edge: u32) -> Option<u32> {
+        let block = edge & !INTERIOR;
+        let loan = edge & INTERIOR != 0 && self.owned.has(block);
+        (!loan && !self.cells.has(block)).then_some(block)
+    }
+
+    fn take(&mut self, block: u32, colour: u32, parent: u32) {
+        self.reach.colour[block as usize] = colour;
+        self.reach.parent[block as usize] = parent;
+        self.reach.order.push(block);
+    }
+
+    fn root(&mut self, edges: &[u32], colour: u32) {
+        for &edge in edges {
+            if let Some(block) = self.kept(edge) {
+                self.reached(block, colour, NONE);
+            }
+        }
+        self.drain(colour);
+    }
+
+    /// Follows the pointers of a block that has just been taken.
+    fn follow(&mut self, block: u32, colour: u32) {
+        self.todo.push(block);
+        self.drain(colour);
+    }
+
+    fn drain(&mut self, colour: u32) {
+        let scan = self.scan;
+        while let Some(block) = self.todo.pop() {
+            if self.reach.colour[block as usize] != colour {
+                continue;
+            }
+            for &edge in scan.edges(block) {
+                if let Some(next) = self.kept(edge) {
+                    self.reached(next, colour, block);
+                }
+            }
+        }
+    }
+
+    fn reached(&mut self, block: u32, colour: u32, parent: u32) {
+        match self.reach.colour[block as usize] {
+            NOBODY => {
+                self.take(block, colour, parent);
+                self.todo.push(block);
+            }
+            SHARED => {}
+            other if other == colour => {}
+            _ => self.share(block),
+        }
+    }
+
+    /// Everything that a shared block keeps is shared.
+    fn share(&mut self, block: u32) {
+        let scan = self.scan;
+        let mut shared = vec![block];
+        self.reach.colour[block as usize] = SHARED;
+        while let Some(block) = shared.pop() {
+            for &edge in scan.edges(block) {
+                let Some(next) = self.kept(edge) else {
+                    continue;
+                };
+                match self.reach.colour[next as usize] {
+                    SHARED => {}
+                    NOBODY => {
+                        self.take(next, SHARED, block);
+                        shared.push(next);
+                    }
+                    _ => {
+                        self.reach.colour[next as usize] = SHARED;
+                        shared.push(next);
+                    }
+                }
+            }
+        }
+    }
+
+    fn lesser_root(&mut self, edges: &[u32], colour: u32, counts_owners: &impl Fn(u32) -> bool) {
+        for &edge in edges {
+            let Some(block) = self.kept(edge) else {
+                continue;
+            };
+            let before = self.reach.colour[block as usize];
+            if before == NOBODY || edge & INTERIOR == 0 && before != SHARED && counts_owners(block)
+            {
+                self.reached(block, colour, NONE);
+            }
+        }
+        self.drain_lesser(colour, counts_owners);
+    }
+
+    /// Like [`Self::drain`], with the rule for stacks.
+    fn drain_lesser(&mut self, colour: u32, counts_owners: &impl Fn(u32) -> bool) {
+        let scan = self.scan;
+        while let Some(block) = self.todo.pop() {
+            if self.reach.colour[block as usize] != colour {
+                continue;
+            }
+            for &edge in scan.edges(block) {
+                let Some(next) = self.kept(edge) else {
+                    continue;
+                };
+                let before = self.reach.colour[next as usize];
+                if before == NOBODY || counts_owners(next) {
+                    self.reached(next, colour, block);
+                }
+            }
+        }
+    }
+
+    /// Blocks that are only lent are kept by whoever borrows them.
+    fn follow_loans(&mut self, roots: &RootSet) {
+        let scan = self.scan;
+        for number in 0..roots.holders.len() {
+            for &edge in roots.edges(number) {
+                self.lend(edge, number as u32 + 1, NONE);
+            }
+        }
+        let mut at = 0;
+        while let Some(&block) = self.reach.order.get(at) {
+            at += 1;
+            let colour = self.reach.colour[block as usize];
+            for &edge in scan.edges(block) {
+                self.lend(edge, colour, block);
+            }
+        }
+    }
+
+    fn lend(&mut self, edge: u32, colour: u32, parent: u32) {
+        let block = edge & !INTERIOR;
+        if self.reach.colour[block as usize] == NOBODY {
+            self.take(block, colour, parent);
+        }
+    }
+}
