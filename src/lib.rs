@@ -1,5 +1,7 @@
 //! taskheap: which tokio task, thread and thread-local owns every byte of a Rust program's heap.
 
+#[doc(hidden)]
+pub mod hook;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod analyze;

@@ -1,1 +1,4 @@
-//! (to come)
+//! The ways in: what makes the program's allocations reach the recorder.
+
+#[cfg(target_os = "linux")]
+pub mod patch;

@@ -3,6 +3,7 @@
 mod format;
 mod model;
 mod output;
+pub mod patches;
 mod read;
 pub mod symbolize;
 pub mod target;

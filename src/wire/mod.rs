@@ -31,7 +31,7 @@ pub use header::{
 pub use live::{LIVE_SLOTS, LargeBlock, LiveBlock, LivePage, NO_ROW, SIZE_ESCAPE};
 pub use patch::{
     JUMP_BYTES, MAX_PATCHES, MAX_STOLEN, NO_ARGUMENT, PATCH_CODE, Patch, PatchArguments,
-    PatchFixup, PatchRole, Redirect,
+    PatchFixup, PatchRole, Redirect, RedirectKind,
 };
 pub use place::{ExtentMap, Place};
 pub use rows::{

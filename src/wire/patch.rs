@@ -55,16 +55,47 @@ pub struct PatchFixup {
     pub at: u32,
 }
 
-/// A direct call or jump inside the allocator that leads to an entry point.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+/// A call or jump inside the allocator that leads to one of its entry points.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct Redirect {
-    /// Link-time address of the signed 32-bit distance.
-    pub field: u64,
-    /// What the command found there.
-    pub distance: i32,
+    /// Link-time address of the bytes that change.
+    pub svma: u64,
+    /// What the command found there: [`RedirectKind::bytes`] of them count.
+    pub found: [u8; 8],
     /// Row of the patch whose original is to be reached.
     pub patch: u32,
+    /// [`RedirectKind`].
+    pub kind: u32,
+}
+
+/// How the branch is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum RedirectKind {
+    /// The signed 32-bit distance of a direct branch.
+    Distance = 1,
+    /// `call [rip + slot]`
+    CallSlot = 2,
+    /// `jmp [rip + slot]`
+    JumpSlot = 3,
+}
+
+impl RedirectKind {
+    pub fn from_word(word: u32) -> Option<RedirectKind> {
+        use RedirectKind::*;
+        [Distance, CallSlot, JumpSlot]
+            .into_iter()
+            .find(|kind| *kind as u32 == word)
+    }
+
+    /// How many bytes are changed.
+    pub fn bytes(self) -> usize {
+        match self {
+            RedirectKind::Distance => 4,
+            RedirectKind::CallSlot | RedirectKind::JumpSlot => 6,
+        }
+    }
 }
 
 /// Which of the (at most six, integer) arguments is what; [`NO_ARGUMENT`] for none.
@@ -132,7 +163,7 @@ impl PatchRole {
 
 const _: () = {
     assert!(size_of::<Patch>() == 8 + 8 + 4 + 4 + 24 + PATCH_CODE + 6 * 16);
-    assert!(size_of::<Redirect>() == 16);
+    assert!(size_of::<Redirect>() == 24);
     assert!(MAX_STOLEN <= 24);
 };
 

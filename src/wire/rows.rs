@@ -57,6 +57,14 @@ pub enum Allocator {
     OwnRust = 5,
 }
 
+impl Allocator {
+    pub fn from_word(word: u32) -> Option<Allocator> {
+        use Allocator::*;
+        let all = [Malloc, Jemalloc, Mimalloc, Wrapper, OwnMalloc, OwnRust];
+        all.into_iter().find(|allocator| *allocator as u32 == word)
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum OwnerKind {

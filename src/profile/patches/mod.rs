@@ -1,0 +1,284 @@
+//! Which machine code to change so that a statically linked allocator is recorded.
+//!
+//! An allocator that is linked into the executable is reached without the dynamic linker, so a
+//! preloaded `malloc` never hears of it, and a profile would show a small heap in a large
+//! process. Asking for a rebuild is the tempting answer. Instead its entry points are found by
+//! name, disassembled here where a crash can't hurt the program, and changed in its memory at
+//! start. What is found but can't be changed, and what allocates without being known, is told:
+//! see [`Plan::unpatched`] and [`Plan::bypass`].
+
+mod entries;
+mod flow;
+mod image;
+mod relocate;
+mod rust_alloc;
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use entries::Entry;
+use image::{Function, Image, Slot};
+use relocate::{Refusal, Relocated};
+
+pub use rust_alloc::Bypass;
+
+use crate::wire::{
+    Allocator, MAX_PATCHES, PATCH_CODE, Patch, PatchArguments, PatchFixup, Redirect, RedirectKind,
+};
+
+#[derive(Debug)]
+pub enum Error {
+    Read(std::io::Error),
+    NotElf,
+    Architecture,
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        match self {
+            Error::Read(reason) => write!(f, "the executable can't be read: {reason}"),
+            Error::NotElf => f.write_str("the executable is not a 64-bit ELF file"),
+            Error::Architecture => {
+                f.write_str("statically linked allocators can be recorded on x86-64 only")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// What to change in an executable, and what will not be seen all the same.
+#[derive(Default)]
+pub struct Plan {
+    /// Allocators inside the executable, each once.
+    pub allocators: Vec<Allocator>,
+    pub patches: Vec<Patch>,
+    pub redirects: Vec<Redirect>,
+    /// Names of entry points that stay as they are, with the reason.
+    pub unpatched: Vec<(String, String)>,
+    /// Set if the program allocates in a way that nothing here can see.
+    pub bypass: Option<Bypass>,
+}
+
+pub fn plan(executable: &Path) -> Result<Plan, Error> {
+    let file = std::fs::File::open(executable).map_err(Error::Read)?;
+    // SAFETY: the map is read only; were the file cut meanwhile, this process would get SIGBUS,
+    // as every reader of a mapped executable does: the kernel refuses to write to a running one.
+    let bytes = unsafe { memmap2::Mmap::map(&file) }.map_err(Error::Read)?;
+    plan_bytes(&bytes)
+}
+
+pub fn plan_bytes(bytes: &[u8]) -> Result<Plan, Error> {
+    let image = Image::parse(bytes)?;
+    let mut plan = Plan::default();
+    let found = known_entries(&image);
+    for group in found {
+        add_group(&image, group, true, &mut plan);
+    }
+    rust_alloc::complete(&image, &mut plan);
+    Ok(plan)
+}
+
+/// An entry point that is in the executable.
+struct Found<'i, 'data> {
+    function: &'i Function<'data>,
+    name: String,
+    entry: Entry,
+}
+
+/// Entry points by allocator. One function is only in one group: `malloc` may be another name
+/// of `mi_malloc`.
+fn known_entries<'i, 'data>(image: &'i Image<'data>) -> Vec<Vec<Found<'i, 'data>>> {
+    let mut mimalloc = present(image, entries::mimalloc_names());
+    let malloc = image.address_of("malloc");
+    if malloc.is_some() && malloc == image.address_of("mi_malloc") {
+        // Its build that overrides malloc: some of the C names are functions of their own.
+        mimalloc.extend(present(image, entries::mimalloc_override_names()));
+    }
+    let mut groups = vec![mimalloc];
+    for (prefix, names) in entries::jemalloc_names() {
+        let has = |stem: &str| image.address_of(&format!("{prefix}{stem}")).is_some();
+        // A plain `malloc` is jemalloc's only if functions that nobody else has are there.
+        let is_jemalloc = [
+            "mallocx",
+            "sdallocx",
+            "rallocx",
+            "mallctl",
+            "malloc_stats_print",
+        ];
+        if is_jemalloc.into_iter().any(has) {
+            groups.push(present(image, names));
+        }
+    }
+    groups.push(present(image, entries::own_malloc_names()));
+    let mut taken = HashMap::new();
+    for group in &mut groups {
+        group.retain(|found| taken.insert(found.function.start, ()).is_none());
+    }
+    groups.retain(|group| !group.is_empty());
+    groups
+}
+
+fn present<'i, 'data>(
+    image: &'i Image<'data>,
+    names: Vec<(String, Entry)>,
+) -> Vec<Found<'i, 'data>> {
+    let found = names.into_iter().filter_map(|(name, entry)| {
+        let start = image.address_of(&name)?;
+        let function = image
+            .function_at(start)
+            .filter(|function| function.start == start)?;
+        Some(Found {
+            function,
+            name,
+            entry,
+        })
+    });
+    found.collect()
+}
+
+/// Adds patches for the entry points of one allocator, and for the calls it makes to itself.
+fn add_group(image: &Image, group: Vec<Found>, calls_itself: bool, plan: &mut Plan) {
+    let Some(first) = group.first() else { return };
+    plan.allocators.push(first.entry.allocator);
+    let inside = if calls_itself {
+        flow::reach(image, allocator_functions(image, &group))
+    } else {
+        Vec::new()
+    };
+    let (short, calls) = inner_calls(image, &inside);
+    let mut rows: HashMap<u64, u32> = HashMap::new();
+    for found in group {
+        let made = if short.contains(&found.function.start) {
+            Err(Refusal::ShortCall)
+        } else if plan.patches.len() == MAX_PATCHES {
+            Err(Refusal::TooMany)
+        } else {
+            relocate::relocate(image, found.function)
+        };
+        match made {
+            Ok(relocated) => {
+                rows.insert(found.function.start, plan.patches.len() as u32);
+                plan.patches.push(patch(&found.entry, &relocated));
+            }
+            Err(refusal) => plan.unpatched.push((found.name, refusal.to_string())),
+        }
+    }
+    redirect(image, &rows, calls, plan);
+}
+
+/// Functions of the allocator: those that are patched, and for mimalloc, which manages its heaps
+/// through its own entry points, all that have its name. Not those that make a text for the
+/// program, which frees it.
+fn allocator_functions(image: &Image, group: &[Found]) -> Vec<u64> {
+    let mut starts: Vec<u64> = group.iter().map(|found| found.function.start).collect();
+    if group[0].entry.allocator == Allocator::Mimalloc {
+        let own = |name: &&str| {
+            (name.starts_with("mi_") || name.starts_with("_mi_")) && !name.contains("stats")
+        };
+        let all = image
+            .functions()
+            .iter()
+            .filter(|function| function.names.iter().any(own));
+        starts.extend(all.map(|function| function.start));
+    }
+    starts
+}
+
+/// A branch from the allocator's own code, and the address that it leads to.
+struct InnerCall {
+    target: u64,
+    svma: u64,
+    kind: RedirectKind,
+}
+
+/// Branches from `inside`: targets whose distance is too short to be changed, and all others.
+fn inner_calls(image: &Image, inside: &[&Function]) -> (Vec<u64>, Vec<InnerCall>) {
+    let mut short = Vec::new();
+    let mut calls = Vec::new();
+    for function in inside {
+        let leads = flow::leads(image, function.start, function.end);
+        for branch in leads.branches {
+            let target = branch.target;
+            match branch.field {
+                Some(svma) => calls.push(InnerCall {
+                    target,
+                    svma,
+                    kind: RedirectKind::Distance,
+                }),
+                None if target != function.start => short.push(target),
+                None => {}
+            }
+        }
+        for branch in leads.slots {
+            let Some(Slot::Own(target)) = image.slot(branch.slot) else {
+                continue;
+            };
+            let kind = if branch.is_call {
+                RedirectKind::CallSlot
+            } else {
+                RedirectKind::JumpSlot
+            };
+            if branch.length == kind.bytes() {
+                calls.push(InnerCall {
+                    target,
+                    svma: branch.svma,
+                    kind,
+                });
+            }
+        }
+    }
+    (short, calls)
+}
+
+/// Leads the allocator's calls to its own entry points to the originals: in place, and in the
+/// copies of overwritten instructions.
+fn redirect(image: &Image, rows: &HashMap<u64, u32>, calls: Vec<InnerCall>, plan: &mut Plan) {
+    for patch in &mut plan.patches {
+        for fixup in &mut patch.fixups[..patch.fixup_count as usize] {
+            if let Some(&row) = rows.get(&fixup.svma) {
+                fixup.patch = row + 1;
+            }
+        }
+    }
+    for call in calls {
+        let Some(&patch) = rows.get(&call.target) else {
+            continue;
+        };
+        let overwritten = plan.patches.iter().any(|patch| {
+            patch.svma <= call.svma && call.svma < patch.svma + u64::from(patch.stolen_len)
+        });
+        if overwritten {
+            continue;
+        }
+        let bytes = image.bytes(call.svma, call.svma + call.kind.bytes() as u64);
+        let mut found = [0; 8];
+        found[..bytes.len()].copy_from_slice(bytes);
+        plan.redirects.push(Redirect {
+            svma: call.svma,
+            found,
+            patch,
+            kind: call.kind as u32,
+        });
+    }
+}
+
+fn patch(entry: &Entry, relocated: &Relocated) -> Patch {
+    let mut patch = Patch {
+        svma: relocated.svma,
+        allocator: entry.allocator as u32,
+        role: entry.role as u32,
+        arguments: PatchArguments { ..entry.arguments },
+        stolen_len: relocated.stolen.len() as u8,
+        code_len: relocated.code.len() as u8,
+        fixup_count: relocated.fixups.len() as u8,
+        _pad: 0,
+        stolen: [0; 24],
+        code: [0xcc; PATCH_CODE],
+        fixups: [PatchFixup::default(); 6],
+    };
+    patch.stolen[..relocated.stolen.len()].copy_from_slice(&relocated.stolen);
+    patch.code[..relocated.code.len()].copy_from_slice(&relocated.code);
+    patch.fixups[..relocated.fixups.len()].copy_from_slice(&relocated.fixups);
+    patch
+}
