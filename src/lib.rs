@@ -1,13 +1,13 @@
 //! taskheap: which tokio task, thread and thread-local owns every byte of a Rust program's heap.
 
-#[doc(hidden)]
-pub mod hook;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod analyze;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod cli;
+#[doc(hidden)]
+pub mod hook;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod profile;

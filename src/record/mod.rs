@@ -33,8 +33,8 @@ mod unwind;
 use crate::wire::Allocator;
 use live::Found;
 pub use start::{Setup, header, is_active, start_in_session, start_local, stop};
-pub use thread::name_changed;
 use thread::{Last, Thread};
+pub use thread::{Muted, mute, name_changed, unmute};
 
 /// The frame that asked for memory: its return address and its registers after the return.
 #[derive(Clone, Copy, Debug)]

@@ -218,6 +218,33 @@ impl Thread {
     }
 }
 
+/// The state of a thread whose events are not recorded for the moment.
+#[must_use]
+pub struct Muted(usize);
+
+/// What the calling thread allocates until [`unmute`] is not recorded: an allocator that is
+/// recorded itself takes memory from another one. Costs the other hooks nothing, since the
+/// thread looks like one that is only being attached.
+pub fn mute() -> Muted {
+    if local::get() == NOT_YET
+        && super::is_active()
+        && let Some(thread) = Thread::enter()
+    {
+        thread.leave();
+    }
+    let state = local::get();
+    if state > ENDED {
+        local::set(ATTACHING);
+    }
+    Muted(state)
+}
+
+pub fn unmute(muted: Muted) {
+    if muted.0 > ENDED {
+        local::set(muted.0);
+    }
+}
+
 #[cold]
 #[inline(never)]
 fn enter_slowly(state: usize) -> Option<&'static mut Thread> {

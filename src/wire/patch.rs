@@ -36,7 +36,7 @@ pub struct Patch {
     pub stolen_len: u8,
     pub code_len: u8,
     pub fixup_count: u8,
-    pub _pad: u8,
+    pub _pad: [u8; 5],
     /// What the command found there. Memory that differs is left alone.
     pub stolen: [u8; 24],
     pub code: [u8; PATCH_CODE],
@@ -109,6 +109,10 @@ pub struct PatchArguments {
     pub count: u8,
     /// `xallocx`: bytes wanted beyond `size`.
     pub extra: u8,
+    pub align: u8,
+    /// jemalloc's flags, which hold the alignment's logarithm in their lowest six bits.
+    pub flags: u8,
+    pub _pad: [u8; 2],
 }
 
 /// What a patched function does with blocks.
@@ -162,7 +166,7 @@ impl PatchRole {
 }
 
 const _: () = {
-    assert!(size_of::<Patch>() == 8 + 8 + 4 + 4 + 24 + PATCH_CODE + 6 * 16);
+    assert!(size_of::<Patch>() == 8 + 8 + 8 + 4 + 4 + 24 + PATCH_CODE + 6 * 16);
     assert!(size_of::<Redirect>() == 24);
     assert!(MAX_STOLEN <= 24);
 };

@@ -5,11 +5,14 @@
 //! freed, because in between its address is nobody else's.
 
 use super::{Entry, Recorder};
+use crate::record::Caller;
 use crate::wire::{Allocator, NO_ARGUMENT, PatchRole};
 
 /// `C-unwind`: mimalloc's `new` throws in a C++ program.
-pub(super) type Hook =
-    unsafe extern "C-unwind" fn(usize, usize, usize, usize, usize, usize, &Entry) -> usize;
+#[rustfmt::skip]
+pub(super) type Hook = unsafe extern "C-unwind" fn(
+    usize, usize, usize, usize, usize, usize, &Entry, u64, u64, u64,
+) -> usize;
 type Original = unsafe extern "C-unwind" fn(usize, usize, usize, usize, usize, usize) -> usize;
 
 pub(super) fn hook<R: Recorder>(role: PatchRole) -> Hook {
@@ -29,19 +32,18 @@ pub(super) fn hook<R: Recorder>(role: PatchRole) -> Hook {
     }
 }
 
-/// The arguments of a call.
+/// A call of a patched function.
 struct Call<'a> {
     arguments: [usize; 6],
     entry: &'a Entry,
+    caller: Caller,
 }
 
 impl Call<'_> {
     #[inline(always)]
     fn argument(&self, index: u8, otherwise: usize) -> usize {
-        self.arguments
-            .get(index as usize)
-            .copied()
-            .unwrap_or(otherwise)
+        let found = self.arguments.get(index as usize);
+        found.copied().unwrap_or(otherwise)
     }
 
     #[inline(always)]
@@ -57,6 +59,31 @@ impl Call<'_> {
             return size;
         }
         size.wrapping_mul(self.argument(self.entry.arguments.count, 1))
+    }
+
+    /// The alignment that was asked for, 0 if none was.
+    #[inline(always)]
+    fn align(&self) -> usize {
+        let flags = self.argument(self.entry.arguments.flags, 0);
+        match flags & 0x3f {
+            0 => self.argument(self.entry.arguments.align, 0),
+            logarithm => 1 << logarithm,
+        }
+    }
+
+    /// Tells of a new block, or that there is none.
+    #[inline(always)]
+    fn note<R: Recorder>(&self, block: usize, size: usize) {
+        if block == 0 {
+            return R::on_failure();
+        }
+        R::on_alloc(
+            block,
+            size,
+            self.align(),
+            self.entry.allocator,
+            &self.caller,
+        );
     }
 
     /// # Safety
@@ -84,16 +111,19 @@ impl Call<'_> {
             self.entry.allocator,
             Allocator::OwnMalloc | Allocator::OwnRust
         );
-        let entered = stacked && R::enter();
+        if !stacked {
+            // SAFETY: passed on to the caller.
+            return unsafe { self.original() };
+        }
+        let inside = R::enter();
         // SAFETY: passed on to the caller.
         let result = unsafe { self.original() };
-        if entered {
-            R::leave();
-        }
+        R::leave(inside);
         result
     }
 }
 
+/// Defines hooks. Each has the call as its only argument; the machine code's ten are put into it.
 macro_rules! hooks {
     ($($(#[$doc:meta])* fn $name:ident [$($generic:tt)*] ($call:ident) $body:block)*) => {$(
         $(#[$doc])*
@@ -102,15 +132,18 @@ macro_rules! hooks {
         ///
         /// Called by the machine code in front of a patched function, with the program's arguments
         /// and the entry of that function.
+        #[rustfmt::skip]
         unsafe extern "C-unwind" fn $name<R: Recorder $($generic)*>(
-            a: usize, b: usize, c: usize, d: usize, e: usize, f: usize, entry: &Entry,
+            a: usize, b: usize, c: usize, d: usize, e: usize, f: usize,
+            entry: &Entry, bp: u64, sp: u64, pc: u64,
         ) -> usize {
-            let $call = Call { arguments: [a, b, c, d, e, f], entry };
+            let $call = Call { arguments: [a, b, c, d, e, f], entry, caller: Caller { pc, sp, bp } };
             $body
         }
     )*};
 }
 
+/// What null means for the block that was to be resized.
 const KEPT: u8 = 0;
 const FREED_IF_ZERO: u8 = 1;
 const FREED: u8 = 2;
@@ -119,9 +152,7 @@ hooks! {
     fn allocate [] (call) {
         // SAFETY: the arguments are the program's.
         let block = unsafe { call.shielded::<R>() };
-        if block != 0 {
-            R::on_alloc(block, call.size(), call.entry.allocator);
-        }
+        call.note::<R>(block, call.size());
         block
     }
 
@@ -132,9 +163,7 @@ hooks! {
         if error as u32 == 0 {
             // SAFETY: the original has just stored the block's address there.
             let block = unsafe { *(call.pointer() as *const usize) };
-            if block != 0 {
-                R::on_alloc(block, call.size(), call.entry.allocator);
-            }
+            call.note::<R>(block, call.size());
         }
         error
     }
@@ -144,7 +173,7 @@ hooks! {
         let block = unsafe { call.shielded::<R>() };
         if block != 0 && call.pointer() == 0 {
             // SAFETY: the original returns a string that ends with a zero.
-            R::on_alloc(block, unsafe { string_bytes(block, UNIT) }, call.entry.allocator);
+            call.note::<R>(block, unsafe { string_bytes(block, UNIT) });
         }
         block
     }
@@ -157,7 +186,7 @@ hooks! {
             let block = unsafe { *(call.pointer() as *const usize) };
             if block != 0 {
                 // SAFETY: it ends with a zero.
-                R::on_alloc(block, unsafe { string_bytes(block, 1) }, call.entry.allocator);
+                call.note::<R>(block, unsafe { string_bytes(block, 1) });
             }
         }
         error
@@ -165,13 +194,16 @@ hooks! {
 
     fn reallocate [, const IF_NULL: u8] (call) {
         let old = call.pointer();
-        let taken = if old == 0 { None } else { R::take(old) };
+        let taken = R::take(old);
         // SAFETY: as above.
         let block = unsafe { call.shielded::<R>() };
-        let freed = IF_NULL == FREED || (IF_NULL == FREED_IF_ZERO && call.size() == 0);
-        if block != 0 {
-            R::on_alloc(block, call.size(), call.entry.allocator);
-        } else if let (false, Some(taken)) = (freed, taken) {
+        let zero = IF_NULL == FREED_IF_ZERO && call.size() == 0;
+        if block == 0 && !zero {
+            R::on_failure();
+        }
+        if block != 0 || zero || IF_NULL == FREED {
+            R::on_realloc(taken, block, call.size(), call.entry.allocator, &call.caller);
+        } else {
             R::restore(taken);
         }
         block
@@ -180,17 +212,13 @@ hooks! {
     fn reallocate_into [] (call) {
         let place = call.pointer() as *const usize;
         // SAFETY: the caller passes the address of its pointer, or null, which is refused.
-        let old = if place.is_null() { 0 } else { unsafe { *place } };
-        let taken = if old == 0 { None } else { R::take(old) };
+        let now = || if place.is_null() { 0 } else { unsafe { *place } };
+        let taken = R::take(now());
         // SAFETY: as above.
         let error = unsafe { call.shielded::<R>() };
-        if error as u32 == 0 && !place.is_null() {
-            // SAFETY: as above, and it holds the new block now.
-            let block = unsafe { *place };
-            if block != 0 {
-                R::on_alloc(block, call.size(), call.entry.allocator);
-            }
-        } else if let Some(taken) = taken {
+        if error as u32 == 0 {
+            R::on_realloc(taken, now(), call.size(), call.entry.allocator, &call.caller);
+        } else {
             R::restore(taken);
         }
         error
@@ -201,8 +229,7 @@ hooks! {
         // SAFETY: as above.
         let block = unsafe { call.shielded::<R>() };
         if block != 0 {
-            R::on_free(block);
-            R::on_alloc(block, call.size(), call.entry.allocator);
+            R::on_realloc(R::take(block), block, call.size(), call.entry.allocator, &call.caller);
         }
         block
     }
@@ -215,8 +242,8 @@ hooks! {
         let (block, size) = (call.pointer(), call.size());
         if now >= size {
             let most = size.saturating_add(call.argument(call.entry.arguments.extra, 0));
-            R::on_free(block);
-            R::on_alloc(block, now.min(most), call.entry.allocator);
+            let size = now.min(most);
+            R::on_realloc(R::take(block), block, size, call.entry.allocator, &call.caller);
         }
         now
     }

@@ -14,26 +14,76 @@ mod hooks;
 #[cfg_attr(not(target_arch = "x86_64"), path = "other.rs")]
 mod machine;
 
+use crate::record::{self, Caller};
 use crate::wire::{Allocator, Patch, PatchArguments, Redirect};
 
-/// Where the hooks tell what they see. Called with the program's allocator outside of any lock
-/// of ours, on any thread, from signal handlers too; must not allocate.
+/// Where the hooks tell what they see. Called on any thread, from signal handlers too, while no
+/// lock of ours is held; must not allocate.
 pub trait Recorder {
-    /// A block that was live and may not be recorded as such for the moment.
+    /// A block that has left the table for the moment.
     type Taken;
+    /// What [`Self::leave`] needs to know.
+    type Inside;
 
-    fn on_alloc(block: usize, size: usize, allocator: Allocator);
+    fn on_alloc(block: usize, size: usize, align: usize, by: Allocator, caller: &Caller);
     /// The block is about to be freed.
     fn on_free(block: usize);
-    /// As [`Self::on_free`], but the allocator may yet refuse: before a block can be moved it
-    /// must be gone from the table, another thread may get its address at once.
-    fn take(block: usize) -> Option<Self::Taken>;
+    /// Before a block can be moved it must be gone from the table: another thread may get its
+    /// address at once.
+    fn take(block: usize) -> Self::Taken;
     /// The block that was taken is still there, and unchanged.
     fn restore(taken: Self::Taken);
-    /// What this thread allocates until [`Self::leave`] is the allocator's own. False if it is
-    /// already inside.
-    fn enter() -> bool;
-    fn leave();
+    /// The block that was taken is gone; `block`, if it is not 0, has come in its place.
+    fn on_realloc(taken: Self::Taken, block: usize, size: usize, by: Allocator, caller: &Caller);
+    /// There was no memory.
+    fn on_failure();
+    /// What this thread allocates from now on until [`Self::leave`] is the allocator's own.
+    fn enter() -> Self::Inside;
+    fn leave(inside: Self::Inside);
+}
+
+/// Tells `record`.
+pub struct Recording;
+
+impl Recorder for Recording {
+    type Taken = record::Taken;
+    type Inside = record::Muted;
+
+    #[inline(always)]
+    fn on_alloc(block: usize, size: usize, align: usize, by: Allocator, caller: &Caller) {
+        record::on_alloc(block as *mut u8, size, align, by, caller);
+    }
+
+    #[inline(always)]
+    fn on_free(block: usize) {
+        record::on_free(block as *mut u8);
+    }
+
+    #[inline(always)]
+    fn take(block: usize) -> record::Taken {
+        record::take(block as *mut u8)
+    }
+
+    fn restore(taken: record::Taken) {
+        record::restore(taken);
+    }
+
+    #[inline(always)]
+    fn on_realloc(taken: record::Taken, block: usize, size: usize, by: Allocator, caller: &Caller) {
+        record::on_realloc(taken, block as *mut u8, size, by, caller);
+    }
+
+    fn on_failure() {
+        record::on_failure();
+    }
+
+    fn enter() -> record::Muted {
+        record::mute()
+    }
+
+    fn leave(inside: record::Muted) {
+        record::unmute(inside);
+    }
 }
 
 /// What a hook needs to know of the function that it stands before.

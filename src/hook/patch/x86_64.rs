@@ -307,8 +307,9 @@ fn errno() -> i32 {
     unsafe { *libc::__errno_location() }
 }
 
-/// From a detour to its hook: the entry, in `r11`, becomes the seventh argument. The unwinder
-/// passes here in every stack that is recorded, hence the directives.
+/// From a detour to its hook, with what the unwinder needs of the caller: behind the function's
+/// own six arguments come the entry (in `r11`), the frame pointer, the stack pointer after the
+/// return, and, because it lies there anyway, the return address.
 ///
 /// # Safety
 ///
@@ -317,11 +318,16 @@ fn errno() -> i32 {
 unsafe extern "C" fn enter() {
     naked_asm!(
         ".cfi_startproc",
+        "lea rax, [rsp + 8]",
+        "push rax",
+        ".cfi_adjust_cfa_offset 8",
+        "push rbp",
+        ".cfi_adjust_cfa_offset 8",
         "push r11",
         ".cfi_adjust_cfa_offset 8",
         "call [r11]",
-        "add rsp, 8",
-        ".cfi_adjust_cfa_offset -8",
+        "add rsp, 24",
+        ".cfi_adjust_cfa_offset -24",
         "ret",
         ".cfi_endproc",
     )

@@ -3,8 +3,8 @@
 //! A table of every spelling would be long and wrong at the edges: mimalloc has each function
 //! again with a heap in front (`mi_heap_`, `mi_theap_`), and jemalloc is built with prefixes. So
 //! the tables hold stems. Letters stand for arguments in order: `p` the block, `o` where the
-//! block's address is kept, `s` its size, `n` a factor of the size, `x` extra bytes, `-` anything
-//! else.
+//! block's address is kept, `s` its size, `n` a factor of the size, `x` extra bytes, `a` its
+//! alignment, `f` jemalloc's flags, `-` anything else.
 
 use crate::wire::{Allocator, NO_ARGUMENT, PatchArguments, PatchRole};
 
@@ -27,9 +27,9 @@ const MALLOC: &[Row] = &[
     ("realloc", ReallocateOrFree, "ps"),
     ("reallocarray", ReallocateOrFree, "pns"),
     ("reallocf", ReallocateAlwaysFree, "ps"),
-    ("posix_memalign", AllocateInto, "o-s"),
-    ("aligned_alloc", Allocate, "-s"),
-    ("memalign", Allocate, "-s"),
+    ("posix_memalign", AllocateInto, "oas"),
+    ("aligned_alloc", Allocate, "as"),
+    ("memalign", Allocate, "as"),
     ("valloc", Allocate, "s"),
     ("pvalloc", Allocate, "s"),
     ("free", Free, "p"),
@@ -39,8 +39,8 @@ const MALLOC: &[Row] = &[
 ];
 
 const JEMALLOC: &[Row] = &[
-    ("mallocx", Allocate, "s"),
-    ("rallocx", Reallocate, "ps"),
+    ("mallocx", Allocate, "sf"),
+    ("rallocx", Reallocate, "psf"),
     ("xallocx", Xallocx, "psx"),
     ("dallocx", Free, "p"),
     ("sdallocx", Free, "p"),
@@ -57,23 +57,23 @@ const MIMALLOC_HEAP: &[Row] = &[
     ("mallocn", Allocate, "ns"),
     ("malloc_small", Allocate, "s"),
     ("zalloc_small", Allocate, "s"),
-    ("malloc_aligned", Allocate, "s"),
-    ("malloc_aligned_at", Allocate, "s"),
-    ("zalloc_aligned", Allocate, "s"),
-    ("zalloc_aligned_at", Allocate, "s"),
-    ("calloc_aligned", Allocate, "ns"),
-    ("calloc_aligned_at", Allocate, "ns"),
+    ("malloc_aligned", Allocate, "sa"),
+    ("malloc_aligned_at", Allocate, "sa"),
+    ("zalloc_aligned", Allocate, "sa"),
+    ("zalloc_aligned_at", Allocate, "sa"),
+    ("calloc_aligned", Allocate, "nsa"),
+    ("calloc_aligned_at", Allocate, "nsa"),
     ("realloc", Reallocate, "ps"),
     ("reallocn", Reallocate, "pns"),
     ("reallocf", ReallocateAlwaysFree, "ps"),
     ("rezalloc", Reallocate, "ps"),
     ("recalloc", Reallocate, "pns"),
-    ("realloc_aligned", Reallocate, "ps"),
-    ("realloc_aligned_at", Reallocate, "ps"),
-    ("rezalloc_aligned", Reallocate, "ps"),
-    ("rezalloc_aligned_at", Reallocate, "ps"),
-    ("recalloc_aligned", Reallocate, "pns"),
-    ("recalloc_aligned_at", Reallocate, "pns"),
+    ("realloc_aligned", Reallocate, "psa"),
+    ("realloc_aligned_at", Reallocate, "psa"),
+    ("rezalloc_aligned", Reallocate, "psa"),
+    ("rezalloc_aligned_at", Reallocate, "psa"),
+    ("recalloc_aligned", Reallocate, "pnsa"),
+    ("recalloc_aligned_at", Reallocate, "pnsa"),
     ("strdup", AllocateString, "-"),
     ("strndup", AllocateString, "--"),
     ("realpath", AllocateString, "-p"),
@@ -87,22 +87,22 @@ const MIMALLOC: &[Row] = &[
     ("ucalloc", Allocate, "ns-"),
     ("umalloc_small", Allocate, "s-"),
     ("uzalloc_small", Allocate, "s-"),
-    ("umalloc_aligned", Allocate, "s-"),
-    ("uzalloc_aligned", Allocate, "s-"),
+    ("umalloc_aligned", Allocate, "sa"),
+    ("uzalloc_aligned", Allocate, "sa"),
     ("urealloc", Reallocate, "ps"),
     ("reallocarray", Reallocate, "pns"),
     ("reallocarr", ReallocateInto, "ons"),
-    ("aligned_recalloc", Reallocate, "pns"),
-    ("aligned_offset_recalloc", Reallocate, "pns"),
-    ("posix_memalign", AllocateInto, "o-s"),
-    ("memalign", Allocate, "-s"),
-    ("aligned_alloc", Allocate, "-s"),
+    ("aligned_recalloc", Reallocate, "pnsa"),
+    ("aligned_offset_recalloc", Reallocate, "pnsa"),
+    ("posix_memalign", AllocateInto, "oas"),
+    ("memalign", Allocate, "as"),
+    ("aligned_alloc", Allocate, "as"),
     ("valloc", Allocate, "s"),
     ("pvalloc", Allocate, "s"),
     ("new", Allocate, "s"),
-    ("new_aligned", Allocate, "s"),
+    ("new_aligned", Allocate, "sa"),
     ("new_nothrow", Allocate, "s"),
-    ("new_aligned_nothrow", Allocate, "s"),
+    ("new_aligned_nothrow", Allocate, "sa"),
     ("new_n", Allocate, "ns"),
     ("new_realloc", Reallocate, "ps"),
     ("new_reallocn", Reallocate, "pns"),
@@ -122,9 +122,9 @@ const MIMALLOC: &[Row] = &[
 
 /// What the compiler calls for `#[global_allocator]`.
 const RUST: &[Row] = &[
-    ("__rust_alloc", Allocate, "s"),
-    ("__rust_alloc_zeroed", Allocate, "s"),
-    ("__rust_realloc", Reallocate, "p--s"),
+    ("__rust_alloc", Allocate, "sa"),
+    ("__rust_alloc_zeroed", Allocate, "sa"),
+    ("__rust_realloc", Reallocate, "p-as"),
     ("__rust_dealloc", Free, "p"),
 ];
 
@@ -196,6 +196,9 @@ fn arguments(letters: &str, shift: u8) -> PatchArguments {
         size: place(&['s']),
         count: place(&['n']),
         extra: place(&['x']),
+        align: place(&['a']),
+        flags: place(&['f']),
+        _pad: [0; 2],
     }
 }
 

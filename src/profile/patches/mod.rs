@@ -22,9 +22,7 @@ use relocate::{Refusal, Relocated};
 
 pub use rust_alloc::Bypass;
 
-use crate::wire::{
-    Allocator, MAX_PATCHES, PATCH_CODE, Patch, PatchArguments, PatchFixup, Redirect, RedirectKind,
-};
+use crate::wire::{Allocator, MAX_PATCHES, PATCH_CODE, Patch, PatchFixup, Redirect, RedirectKind};
 
 #[derive(Debug)]
 pub enum Error {
@@ -268,11 +266,11 @@ fn patch(entry: &Entry, relocated: &Relocated) -> Patch {
         svma: relocated.svma,
         allocator: entry.allocator as u32,
         role: entry.role as u32,
-        arguments: PatchArguments { ..entry.arguments },
+        arguments: entry.arguments,
         stolen_len: relocated.stolen.len() as u8,
         code_len: relocated.code.len() as u8,
         fixup_count: relocated.fixups.len() as u8,
-        _pad: 0,
+        _pad: [0; 5],
         stolen: [0; 24],
         code: [0xcc; PATCH_CODE],
         fixups: [PatchFixup::default(); 6],
