@@ -206,15 +206,21 @@ pub fn on_realloc(taken: Taken, address: *mut u8, size: usize, by: Allocator, ca
                 found,
             });
         }
-        let address = address as usize;
-        return thread::put_aside(thread::Aside::Alloc { address, size, by });
+        if !address.is_null() {
+            let address = address as usize;
+            thread::put_aside(thread::Aside::Alloc { address, size, by });
+        }
+        return;
     };
     match taken.found {
         Some(found) => gone(thread, taken.address, &found),
         None if taken.address != 0 => start::unknown_free(),
         None => {}
     }
-    alloc_in(thread, address as usize, size, 0, by, caller);
+    // A size of zero may have freed the block and made none.
+    if !address.is_null() {
+        alloc_in(thread, address as usize, size, 0, by, caller);
+    }
     thread.leave();
 }
 
