@@ -16,6 +16,7 @@ mod notice;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use crate::hook::patch;
 use crate::record::{self, Caller, Setup};
 use crate::sys::thread;
 use crate::wire::SESSION_VARIABLE;
@@ -64,6 +65,11 @@ fn start_once() {
         unsafe { thread::leave_environment(SESSION_VARIABLE) };
     }
     if setup == Setup::Recording {
+        if let Some(header) = record::header() {
+            // SAFETY: the first call of a hook in this process: the program has not begun, and
+            // libraries that start threads before it does are unheard of.
+            unsafe { patch::apply_configured(header, record::extents()) };
+        }
         exit::arm();
     }
     STARTED.store(2, Release);

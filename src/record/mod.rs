@@ -30,7 +30,7 @@ mod tasks;
 mod thread;
 mod unwind;
 
-use crate::wire::Allocator;
+use crate::wire::{Allocator, ExtentMap};
 use live::Found;
 pub use start::{Setup, header, is_active, start_in_session, start_local, stop};
 use thread::{Last, Thread};
@@ -49,6 +49,11 @@ pub struct Caller {
 pub struct Taken {
     address: usize,
     found: Option<Found>,
+}
+
+/// Where the recording's memory is in this process.
+pub fn extents() -> &'static impl ExtentMap {
+    &arena::EXTENT
 }
 
 /// A block of `size` bytes was handed out at `address`. `align` is 0 where the program did not

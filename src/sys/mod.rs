@@ -3,6 +3,8 @@
 //! The recorder calls some of these from inside `malloc`: those neither allocate nor let the
 //! program see a changed `errno`.
 
+#[cfg(target_os = "linux")]
+pub mod executable;
 #[cfg(all(feature = "cli", target_os = "linux"))]
 pub mod maps;
 #[cfg(all(feature = "cli", target_os = "linux"))]

@@ -14,8 +14,12 @@ mod hooks;
 #[cfg_attr(not(target_arch = "x86_64"), path = "other.rs")]
 mod machine;
 
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
 use crate::record::{self, Caller};
-use crate::wire::{Allocator, Patch, PatchArguments, Redirect};
+use crate::sys::executable;
+use crate::wire::{Allocator, ExtentMap, Header, Patch, PatchArguments, Place, Redirect};
 
 /// Where the hooks tell what they see. Called on any thread, from signal handlers too, while no
 /// lock of ours is held; must not allocate.
@@ -115,6 +119,41 @@ impl Failure {
             Failure::Architecture => libc::ENOSYS,
         }
     }
+}
+
+/// Makes the patches that the command has left in the header, and leaves there what came of it.
+///
+/// # Safety
+///
+/// No other thread runs, and the header belongs to this process's recording.
+pub unsafe fn apply_configured(header: &Header, map: &impl ExtentMap) {
+    let config = &header.config;
+    let patches = rows::<Patch>(map, &config.patches, &config.patch_count);
+    let redirects = rows::<Redirect>(map, &config.redirects, &config.redirect_count);
+    let done = match executable::bias() {
+        // SAFETY: passed on to the caller; the command has planned for our executable.
+        Some(bias) => unsafe { apply::<Recording>(patches, redirects, bias) },
+        None if patches.is_empty() => Ok(0),
+        None => Err(Failure::System(libc::ENOEXEC)),
+    };
+    match done {
+        Ok(count) => header.patched.store(count, Relaxed),
+        Err(failure) => header.patch_error.store(failure.number(), Relaxed),
+    }
+}
+
+fn rows<'a, T>(map: &impl ExtentMap, place: &AtomicU64, count: &AtomicU32) -> &'a [T] {
+    let count = count.load(Relaxed) as usize;
+    let start = map.address(
+        Place(place.load(Relaxed)),
+        count.saturating_mul(size_of::<T>()),
+    );
+    if start.is_null() || count == 0 {
+        return &[];
+    }
+    // SAFETY: the command has written that many rows there, plain data that any bytes are values
+    // of, before it let this process go on; extents stay attached.
+    unsafe { std::slice::from_raw_parts(start.cast(), count) }
 }
 
 /// Puts the patches in place and returns how many. `bias` is the difference between the

@@ -1,7 +1,6 @@
 //! The executable as code: its functions, their bytes, and what it imports.
 //!
-//! Release builds keep `.symtab` unless they are told to strip it. Where it is gone only exported
-//! functions are known. Symbol sizes can be 0 (assembly) and two names can share one function
+//! Symbol sizes can be 0 (assembly) and two names can share one function
 //! (identical code folding, aliases): a function here is an address, it ends at its size or where
 //! the next one starts, and it has all of its names.
 
@@ -9,11 +8,11 @@ use std::collections::HashMap;
 
 use object::read::elf::ElfFile64;
 use object::{
-    Object, ObjectSection, ObjectSymbol, ObjectSymbolTable, RelocationTarget, SectionKind,
-    SymbolKind,
+    Endianness, Object, ObjectSection, ObjectSymbol, ObjectSymbolTable, RelocationTarget,
+    SectionKind,
 };
 
-use super::Error;
+use crate::profile::target::Target;
 
 /// Code between two link-time addresses.
 #[derive(Clone, Debug)]
@@ -48,11 +47,8 @@ pub struct Image<'data> {
 }
 
 impl<'data> Image<'data> {
-    pub fn parse(bytes: &'data [u8]) -> Result<Image<'data>, Error> {
-        let elf = ElfFile64::<object::Endianness>::parse(bytes).map_err(|_| Error::NotElf)?;
-        if elf.architecture() != object::Architecture::X86_64 {
-            return Err(Error::Architecture);
-        }
+    pub fn of(target: &'data Target) -> Image<'data> {
+        let elf = target.image().elf();
         let mut code = Vec::new();
         let mut constants = Vec::new();
         let mut others = Vec::new();
@@ -65,20 +61,21 @@ impl<'data> Image<'data> {
                 _ => {}
             }
         }
-        let named = named_functions(&elf);
+        let symbols = target.symbols().functions();
+        let named: Vec<(u64, u64, &str)> = symbols.map(|s| (s.svma, s.size, s.name)).collect();
         let by_name = named
             .iter()
             .map(|&(start, _, name)| (name, start))
             .collect();
-        Ok(Image {
+        Image {
             functions: merge(named, &code),
             by_name,
             code,
-            slots: slots(&elf),
+            slots: slots(elf),
             data: others,
-            has_symbols: elf.symbols().next().is_some(),
+            has_symbols: target.has_symtab,
             constants,
-        })
+        }
     }
 
     /// The address of the function of this name.
@@ -135,24 +132,6 @@ impl<'data> Image<'data> {
     }
 }
 
-/// Address, size and name of every function that a symbol names.
-fn named_functions<'data>(
-    elf: &ElfFile64<'data, object::Endianness>,
-) -> Vec<(u64, u64, &'data str)> {
-    let mut named = Vec::new();
-    for symbol in elf.symbols().chain(elf.dynamic_symbols()) {
-        if symbol.kind() != SymbolKind::Text || symbol.is_undefined() || symbol.address() == 0 {
-            continue;
-        }
-        if let Ok(name) = symbol.name() {
-            named.push((symbol.address(), symbol.size(), name));
-        }
-    }
-    named.sort_unstable();
-    named.dedup();
-    named
-}
-
 /// Functions out of symbols: one for each address, cut where the next begins.
 fn merge<'data>(named: Vec<(u64, u64, &'data str)>, code: &[(u64, &[u8])]) -> Vec<Function<'data>> {
     let mut functions: Vec<Function> = Vec::new();
@@ -203,7 +182,7 @@ fn bytes_at<'data>(sections: &[(u64, &'data [u8])], start: u64, end: u64) -> &'d
     &[]
 }
 
-fn slots<'data>(elf: &ElfFile64<'data, object::Endianness>) -> HashMap<u64, Slot<'data>> {
+fn slots<'data>(elf: &ElfFile64<'data, Endianness, &'data [u8]>) -> HashMap<u64, Slot<'data>> {
     let mut slots = HashMap::new();
     let table = elf.dynamic_symbol_table();
     for (at, relocation) in elf.dynamic_relocations().into_iter().flatten() {

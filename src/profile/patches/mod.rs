@@ -14,36 +14,16 @@ mod relocate;
 mod rust_alloc;
 
 use std::collections::HashMap;
-use std::path::Path;
 
 use entries::Entry;
 use image::{Function, Image, Slot};
+use object::elf;
 use relocate::{Refusal, Relocated};
 
 pub use rust_alloc::Bypass;
 
+use crate::profile::target::Target;
 use crate::wire::{Allocator, MAX_PATCHES, PATCH_CODE, Patch, PatchFixup, Redirect, RedirectKind};
-
-#[derive(Debug)]
-pub enum Error {
-    Read(std::io::Error),
-    NotElf,
-    Architecture,
-}
-
-impl std::fmt::Display for Error {
-    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        match self {
-            Error::Read(reason) => write!(f, "the executable can't be read: {reason}"),
-            Error::NotElf => f.write_str("the executable is not a 64-bit ELF file"),
-            Error::Architecture => {
-                f.write_str("statically linked allocators can be recorded on x86-64 only")
-            }
-        }
-    }
-}
-
-impl std::error::Error for Error {}
 
 /// What to change in an executable, and what will not be seen all the same.
 #[derive(Default)]
@@ -58,23 +38,17 @@ pub struct Plan {
     pub bypass: Option<Bypass>,
 }
 
-pub fn plan(executable: &Path) -> Result<Plan, Error> {
-    let file = std::fs::File::open(executable).map_err(Error::Read)?;
-    // SAFETY: the map is read only; were the file cut meanwhile, this process would get SIGBUS,
-    // as every reader of a mapped executable does: the kernel refuses to write to a running one.
-    let bytes = unsafe { memmap2::Mmap::map(&file) }.map_err(Error::Read)?;
-    plan_bytes(&bytes)
-}
-
-pub fn plan_bytes(bytes: &[u8]) -> Result<Plan, Error> {
-    let image = Image::parse(bytes)?;
+pub fn plan(target: &Target) -> Plan {
     let mut plan = Plan::default();
-    let found = known_entries(&image);
-    for group in found {
+    if target.image().machine() != elf::EM_X86_64.0 {
+        return plan;
+    }
+    let image = Image::of(target);
+    for group in known_entries(&image) {
         add_group(&image, group, true, &mut plan);
     }
     rust_alloc::complete(&image, &mut plan);
-    Ok(plan)
+    plan
 }
 
 /// An entry point that is in the executable.
