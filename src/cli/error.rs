@@ -34,6 +34,11 @@ pub enum Error {
     },
     /// To the standard output.
     Print(io::Error),
+    /// It can't be done, for this reason.
+    Refused {
+        what: String,
+        hint: String,
+    },
     /// The profile has nothing of the kind that was asked for.
     Nothing {
         what: String,
@@ -59,7 +64,7 @@ impl Error {
             }
             Error::Budget { error, .. } => Some(error.hint.clone()),
             Error::Print(_) => None,
-            Error::Nothing { hint, .. } => Some(hint.clone()),
+            Error::Nothing { hint, .. } | Error::Refused { hint, .. } => Some(hint.clone()),
         }
     }
 
@@ -86,7 +91,7 @@ impl fmt::Display for Error {
             }
             Error::Budget { path, error } => write!(f, "{}: {error}", path.display()),
             Error::Print(error) => write!(f, "can't write to the standard output: {error}"),
-            Error::Nothing { what, .. } => f.write_str(what),
+            Error::Nothing { what, .. } | Error::Refused { what, .. } => f.write_str(what),
         }
     }
 }

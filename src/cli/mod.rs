@@ -8,7 +8,11 @@ mod error;
 mod export;
 mod flamegraph;
 mod report;
+<<<<<<< HEAD
 mod target;
+=======
+mod run;
+>>>>>>> 3c894c9 (Run a program, keep its recording and make a profile of it)
 
 pub use error::{Error, exit_codes};
 
@@ -46,6 +50,7 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Run(run::Args),
     Report(report::Args),
     Flamegraph(flamegraph::Args),
     Export(export::Args),
@@ -61,6 +66,7 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     choose_colours(cli.color);
     let outcome = match cli.command {
+        Command::Run(args) => run::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Flamegraph(args) => flamegraph::run(&args),
         Command::Export(args) => export::run(&args),

@@ -5,6 +5,8 @@ mod model;
 mod output;
 pub mod patches;
 mod read;
+#[cfg(target_os = "linux")]
+pub mod recording;
 pub mod symbolize;
 pub mod target;
 mod validate;

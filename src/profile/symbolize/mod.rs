@@ -27,7 +27,7 @@ pub use task_names::TaskName;
 use task_names::TaskTypes;
 
 /// A function that an address is in. An address is in several if some were inlined.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ResolvedFrame {
     pub function: Arc<str>,
     /// Empty if unknown.

@@ -1,0 +1,209 @@
+//! `taskheap run`: records a program.
+//!
+//! The program's exit code is passed on, its input and output are left alone, and the profile is
+//! written however it ends. All that we print goes to the standard error, in two lines at most.
+
+mod configure;
+mod launch;
+mod library;
+mod limits;
+mod signals;
+mod watch;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::builder::NonEmptyStringValueParser;
+
+use super::{Error, Outcome};
+use crate::profile::{self, Output, Profile};
+
+/// Record a program: an unmodified release build.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  taskheap run -- ./target/release/server --port 8080
+  taskheap run -o before.taskheap -- ./worker
+  taskheap run --follow -- cargo test        record the programs that it starts, too
+
+The program runs as without taskheap: same output, same exit code (128 + signal when
+a signal ends it). Ctrl-C reaches it, and the profile is written all the same.
+Names need a symbol table, lines need debug info (`debug = 1` in [profile.release]).
+
+Next: taskheap report FILE")]
+pub struct Args {
+    /// Where to write the profile [default: taskheap.PROGRAM.PID.taskheap].
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// Overwrite the file if it exists.
+    #[arg(long)]
+    force: bool,
+
+    /// Record every program that the program starts, each into a profile of its own.
+    #[arg(long)]
+    follow: bool,
+
+    /// Never stop the program to look at its heap: no thread-locals, copies, leaks.
+    #[arg(long)]
+    no_walk: bool,
+
+    /// Look at the heap when live bytes cross this (such as 2GB), besides the usual moments.
+    #[arg(long, value_name = "SIZE", value_parser = NonEmptyStringValueParser::new())]
+    memory_limit: Option<String>,
+
+    /// The program and its arguments.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    command: Vec<OsString>,
+}
+
+/// How a program is to be recorded: the arguments, checked.
+#[derive(Debug)]
+pub struct Plan {
+    pub program: PathBuf,
+    /// Found in `PATH`: the program sees the name that was typed.
+    pub from_path: bool,
+    pub args: Vec<OsString>,
+    pub output: Option<PathBuf>,
+    pub force: bool,
+    pub follow: bool,
+    pub walks: bool,
+    pub memory_limit: Option<u64>,
+}
+
+/// Runs the program and writes its profile.
+pub fn run(args: &Args) -> Outcome {
+    let plan = plan(args)?;
+    let recorded = record(&plan)?;
+    for written in &recorded.written {
+        tell_written(written);
+    }
+    if let Some(error) = recorded.error {
+        error.tell();
+    }
+    Ok(ExitCode::from(recorded.exit_code))
+}
+
+/// What came of it.
+pub struct Recorded {
+    pub exit_code: u8,
+    pub written: Vec<Written>,
+    /// The program ran, but its profile is not there.
+    pub error: Option<Error>,
+}
+
+pub struct Written {
+    pub path: PathBuf,
+    pub bytes: u64,
+    pub warnings: Vec<String>,
+}
+
+/// Runs the program as planned, and writes the profile or profiles.
+pub fn record(plan: &Plan) -> Result<Recorded, Error> {
+    let reserved = match &plan.output {
+        Some(path) => Some(reserve(path, plan.force)?),
+        None => None,
+    };
+    let watched = watch::watch(plan)?;
+    let exit_code = watched.exit_code;
+    let mut recorded = Recorded { exit_code, written: Vec::new(), error: watched.error };
+    let mut reserved = reserved;
+    for (at, (name, profile)) in watched.profiles.into_iter().enumerate() {
+        let output = match reserved.take() {
+            Some(output) => Ok(output),
+            None => reserve(&default_path(plan, at, &name, &profile), plan.force),
+        };
+        match output.and_then(|output| write(output, &profile)) {
+            Ok(written) => recorded.written.push(written),
+            Err(error) => recorded.error = Some(error),
+        }
+    }
+    Ok(recorded)
+}
+
+fn reserve(path: &std::path::Path, force: bool) -> Result<Output, Error> {
+    let options = profile::Options { force };
+    Output::create(path, options).map_err(Error::from)
+}
+
+fn write(output: Output, profile: &Profile) -> Result<Written, Error> {
+    let path = output.path().to_owned();
+    let bytes = profile::write_to(profile, output)?;
+    Ok(Written { path, bytes, warnings: profile.program.warnings.clone() })
+}
+
+/// `taskheap.PROGRAM.PID.taskheap` here, or beside the file that was asked for.
+fn default_path(plan: &Plan, at: usize, name: &str, profile: &Profile) -> PathBuf {
+    let file = format!("taskheap.{name}.{}.taskheap", profile.program.pid);
+    match (&plan.output, at) {
+        (Some(path), 1..) => path.with_file_name(file),
+        _ => PathBuf::from(file),
+    }
+}
+
+fn tell_written(written: &Written) {
+    let path = written.path.display();
+    for warning in &written.warnings {
+        anstream::eprintln!("taskheap: warning: {warning}");
+    }
+    let size = crate::render::units::bytes(written.bytes);
+    anstream::eprintln!("taskheap: wrote {path} ({size}). Next: taskheap report {path}");
+}
+
+fn plan(args: &Args) -> Result<Plan, Error> {
+    let (program, rest) = args.command.split_first().ok_or_else(|| Error::Refused {
+        what: "no program is given".to_owned(),
+        hint: "taskheap run -- ./program".to_owned(),
+    })?;
+    let memory_limit = match &args.memory_limit {
+        Some(text) => Some(parse_size(text)?),
+        None => None,
+    };
+    Ok(Plan {
+        program: launch::find(program)?,
+        from_path: !program.as_encoded_bytes().contains(&b'/'),
+        args: rest.to_vec(),
+        output: args.output.clone(),
+        force: args.force,
+        follow: args.follow,
+        walks: !args.no_walk,
+        memory_limit,
+    })
+}
+
+/// `512KiB`, `2GB`, `100000`.
+fn parse_size(text: &str) -> Result<u64, Error> {
+    let wrong = || Error::Refused {
+        what: format!("{text:?} is no size"),
+        hint: "sizes are numbers with a unit: 512KiB, 64MB, 2GiB, 100000".to_owned(),
+    };
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let number: f64 = text[..digits].parse().map_err(|_| wrong())?;
+    let unit = match text[digits..].trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1.0,
+        "k" | "kib" => 1024.0,
+        "kb" => 1e3,
+        "m" | "mib" => 1024.0 * 1024.0,
+        "mb" => 1e6,
+        "g" | "gib" => 1024.0 * 1024.0 * 1024.0,
+        "gb" => 1e9,
+        _ => return Err(wrong()),
+    };
+    Ok((number * unit) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(parse_size("512KiB").unwrap(), 512 << 10);
+        assert_eq!(parse_size("2GB").unwrap(), 2_000_000_000);
+        assert_eq!(parse_size("1.5g").unwrap(), 3 << 29);
+        assert_eq!(parse_size("77").unwrap(), 77);
+        assert!(parse_size("many").is_err());
+        assert!(parse_size("3 apples").is_err());
+    }
+}

@@ -1,0 +1,319 @@
+//! The time from the program's start to its end.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use super::super::Error;
+use super::configure::Known;
+use super::{Plan, launch, library, limits, signals};
+use crate::profile::recording::{Ending, Facts, Host, Recorded, collect};
+use crate::profile::{Profile, Timeline, target};
+use crate::wire::{RowState, State};
+
+/// How often the recordings are looked after.
+const TICK: Duration = Duration::from_millis(5);
+/// Points of the timeline; when there are more, every other one goes.
+const POINTS: usize = 2000;
+
+pub struct Watched {
+    pub exit_code: u8,
+    /// Name of the program, and its profile.
+    pub profiles: Vec<(String, Profile)>,
+    pub error: Option<Error>,
+}
+
+pub fn watch(plan: &Plan) -> Result<Watched, Error> {
+    let mut known = Known::new(plan.walks);
+    let notes = look_at(plan, &mut known)?;
+    let library = library::place()?;
+    let mut host = Host::new(plan.follow).map_err(|error| Error::Refused {
+        what: format!("can't make the recording: {error}"),
+        hint: "free some shared memory (ipcs -m), or raise the limits".to_owned(),
+    })?;
+    let limits = limits::Raised::new();
+    signals::catch();
+    let started = Instant::now();
+    let child = launch::start(plan, &library, &host.variable(), limits).map_err(|error| {
+        Error::Refused {
+            what: format!("can't run {}: {error}", plan.program.display()),
+            hint: "does it run without taskheap?".to_owned(),
+        }
+    })?;
+    signals::hand_on_to(child.id() as i32);
+    let mut watch = Watch { plan, known, library, timeline: Timeline::default(), finished: None };
+    let status = watch.until_it_ends(&mut host, child).map_err(|error| Error::Refused {
+        what: format!("can't wait for the program: {error}"),
+        hint: "this should not happen; the program may still be running".to_owned(),
+    })?;
+    signals::stop();
+    let duration = started.elapsed();
+    Ok(watch.finish(&host, status, duration, notes))
+}
+
+/// Looks at the program before it is started: can the library be preloaded into it?
+fn look_at(plan: &Plan, known: &mut Known) -> Result<Vec<String>, Error> {
+    let refused = |error: target::TargetError| Error::Refused {
+        hint: error.remedy().unwrap_or("choose another program").to_owned(),
+        what: error.to_string(),
+    };
+    let mut notes = Vec::new();
+    let program = std::fs::canonicalize(&plan.program).unwrap_or(plan.program.clone());
+    let exe = match target::interpreter_of(&program).map_err(refused)? {
+        Some(interpreter) => {
+            if !plan.follow {
+                notes.push(format!(
+                    "{} is a script: what is recorded is its interpreter. Add --follow to \
+                     record the programs that it starts",
+                    plan.program.display()
+                ));
+            }
+            std::fs::canonicalize(&interpreter).unwrap_or(interpreter)
+        }
+        None => program,
+    };
+    let found = target::inspect(&exe).map_err(refused)?;
+    if !plan.follow && exe.file_name().is_some_and(|name| name == "cargo") {
+        notes.push(
+            "cargo starts the program as a child: add --follow to record it, or give the built \
+             program itself"
+                .to_owned(),
+        );
+    }
+    known.add(&exe, found);
+    Ok(notes)
+}
+
+struct Watch<'a> {
+    plan: &'a Plan,
+    known: Known,
+    #[allow(dead_code)]
+    library: PathBuf,
+    timeline: Timeline,
+    /// Rows of finished tasks of the program, as of its last moment.
+    finished: Option<Vec<u32>>,
+}
+
+/// Readable when the process has ended. `None` on kernels without it: then a tick is waited for.
+fn pidfd(pid: i32) -> Option<OwnedFd> {
+    // SAFETY: takes no pointer; the result is checked.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) } as i32;
+    // SAFETY: a descriptor that was just opened and is nobody else's.
+    (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn wait_a_tick(end: Option<&OwnedFd>) {
+    match end {
+        Some(fd) => {
+            let mut poll =
+                libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            // SAFETY: one entry, valid during the call.
+            unsafe { libc::poll(&mut poll, 1, TICK.as_millis() as i32) };
+        }
+        None => std::thread::sleep(TICK),
+    }
+}
+
+/// The status of our own child, if it has ended. Waits on this thread's children only: the
+/// walker's tracer has stops of its own to wait for.
+fn ended(pid: i32) -> io::Result<Option<i32>> {
+    let mut status = 0;
+    // SAFETY: `status` is a place for the answer.
+    match unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG | libc::__WNOTHREAD) } {
+        0 => Ok(None),
+        found if found == pid => Ok(Some(status)),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+impl Watch<'_> {
+    fn until_it_ends(&mut self, host: &mut Host, child: Child) -> io::Result<i32> {
+        let pid = child.id() as i32;
+        let end = pidfd(pid);
+        let mut next_point = 0;
+        let mut step = 50;
+        // A process that waits at its start should not wait for long.
+        loop {
+            let known = &mut self.known;
+            host.tick(|exe| known.about(exe).configuration.clone())?;
+            self.look_at_those_who_leave(host, pid);
+            if host.elapsed_ms() >= next_point {
+                self.add_point(host, pid, &mut step);
+                next_point = host.elapsed_ms() + step;
+            }
+            if let Some(status) = ended(pid)? {
+                return Ok(status);
+            }
+            wait_a_tick(end.as_ref());
+        }
+    }
+
+    fn look_at_those_who_leave(&mut self, host: &Host, pid: i32) {
+        for recorded in host.taken().filter(|r| r.state_is(State::Exiting)) {
+            if recorded.pid() == pid {
+                self.finished = finished_tasks(recorded);
+            }
+            recorded.release();
+        }
+    }
+
+    fn add_point(&mut self, host: &Host, pid: i32, step: &mut u32) {
+        let Some(recorded) = host.taken().find(|r| r.pid() == pid) else { return };
+        let header = recorded.header();
+        self.timeline.at_ms.push(host.elapsed_ms());
+        self.timeline.live_bytes.push(header.live_bytes.load(Relaxed).max(0) as u64);
+        self.timeline.rss_bytes.push(resident(pid));
+        self.timeline.threads_alive.push(header.threads_alive.load(Relaxed));
+        self.timeline.tasks_alive.push(recorded.tasks_alive());
+        if self.timeline.at_ms.len() > POINTS {
+            *step *= 2;
+            thin(&mut self.timeline);
+        }
+    }
+
+    fn finish(
+        mut self,
+        host: &Host,
+        status: i32,
+        duration: Duration,
+        notes: Vec<String>,
+    ) -> Watched {
+        let ending = ending(status);
+        let exit_code = match (ending.code, ending.signal) {
+            (Some(code), _) => code as u8,
+            (_, Some(signal)) => (128 + signal) as u8,
+            _ => 0,
+        };
+        let mut watched = Watched { exit_code, profiles: Vec::new(), error: None };
+        for (at, recorded) in host.taken().enumerate() {
+            let mut facts = self.facts(recorded, duration);
+            if at == 0 {
+                facts.ending = ending;
+                facts.warnings.splice(0..0, notes.clone());
+                facts.finished = self.finished.take();
+                facts.timeline = std::mem::take(&mut self.timeline);
+            }
+            facts.ending.replaced = recorded.state_is(State::Replaced);
+            let profile = with_progress(|progress| collect(recorded, facts, progress));
+            watched.profiles.push((program_name(&profile), profile));
+        }
+        if watched.profiles.is_empty() {
+            watched.error = Some(never_attached(self.plan));
+        }
+        watched
+    }
+
+    fn facts(&mut self, recorded: &Recorded, duration: Duration) -> Facts {
+        let about = self.known.about(&recorded.exe());
+        let started = SystemTime::now().checked_sub(duration);
+        let started = started.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        Facts {
+            args: self.plan.args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect(),
+            started_unix_s: started.map_or(0, |time| time.as_secs()),
+            duration_s: duration.as_secs_f64(),
+            task_ids: about.task_ids.to_owned(),
+            warnings: about.warnings.clone(),
+            ..Facts::default()
+        }
+    }
+}
+
+/// Shows how far naming has come, if that takes long enough to wonder.
+fn with_progress(work: impl FnOnce(&dyn Fn(usize, usize)) -> Profile) -> Profile {
+    let bar = indicatif::ProgressBar::new(0);
+    let style = indicatif::ProgressStyle::with_template(
+        "taskheap: naming addresses {bar:30} {pos}/{len}",
+    );
+    if let Ok(style) = style {
+        bar.set_style(style);
+    }
+    let started = Instant::now();
+    let profile = work(&|done, all| {
+        if started.elapsed() > Duration::from_millis(400) {
+            bar.set_length(all as u64);
+            bar.set_position(done as u64);
+        }
+    });
+    bar.finish_and_clear();
+    profile
+}
+
+fn program_name(profile: &Profile) -> String {
+    let path = Path::new(&profile.program.path);
+    path.file_name().map_or_else(|| "program".to_owned(), |n| n.to_string_lossy().into_owned())
+}
+
+fn never_attached(plan: &Plan) -> Error {
+    Error::Refused {
+        what: format!("{} ended without loading the recorder", plan.program.display()),
+        hint: "a program that clears its environment, or asks for an older C library than the \
+               recorder (see above for a message of ld.so), can't be recorded"
+            .to_owned(),
+    }
+}
+
+fn ending(status: i32) -> Ending {
+    let mut ending = Ending::default();
+    if libc::WIFSIGNALED(status) {
+        ending.signal = Some(libc::WTERMSIG(status));
+    } else {
+        ending.code = Some(libc::WEXITSTATUS(status));
+    }
+    ending
+}
+
+/// Resident bytes of a process, 0 if it is gone.
+fn resident(pid: i32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
+    let pages: u64 = text.split(' ').nth(1).and_then(|n| n.parse().ok()).unwrap_or(0);
+    pages * 4096
+}
+
+fn thin(timeline: &mut Timeline) {
+    fn every_other<T: Copy>(values: &mut Vec<T>) {
+        let mut keep = false;
+        values.retain(|_| {
+            keep = !keep;
+            keep
+        });
+    }
+    every_other(&mut timeline.at_ms);
+    every_other(&mut timeline.live_bytes);
+    every_other(&mut timeline.rss_bytes);
+    every_other(&mut timeline.tasks_alive);
+    every_other(&mut timeline.threads_alive);
+}
+
+/// Tasks whose cell says that they are complete, read while the process waits at its end.
+fn finished_tasks(recorded: &Recorded) -> Option<Vec<u32>> {
+    /// tokio's state word: the task has finished.
+    const COMPLETE: u64 = 2;
+    let memory = crate::sys::mem::ProcessMemory::open(recorded.pid()).ok()?;
+    let tables = recorded.tables();
+    let is_alive = |at: &u32| tables.rows[*at as usize].state == RowState::TaskAlive as u32;
+    let rows: Vec<u32> = (0..tables.rows.len() as u32).filter(is_alive).collect();
+    let mut finished = Vec::new();
+    for group in rows.chunks(256) {
+        let wanted: Vec<(u64, usize)> = group
+            .iter()
+            .map(|row| (tables.rows[*row as usize].cell, 8))
+            .filter(|(cell, _)| *cell != 0)
+            .collect();
+        let mut words = vec![0u8; wanted.len() * 8];
+        if memory.read_ranges(&wanted, &mut words) != words.len() {
+            return None;
+        }
+        let known = group.iter().filter(|row| tables.rows[**row as usize].cell != 0);
+        for (row, word) in known.zip(words.chunks_exact(8)) {
+            let mut bytes = [0u8; 8];
+            bytes.copy_from_slice(word);
+            if u64::from_le_bytes(bytes) & COMPLETE != 0 {
+                finished.push(*row);
+            }
+        }
+    }
+    Some(finished)
+}

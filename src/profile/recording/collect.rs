@@ -1,0 +1,255 @@
+//! From the tables of a recording to a profile: numbers added up, addresses named.
+//!
+//! Live bytes are taken from the table of live blocks, which is right even after a kill; counters
+//! say what was allocated and what was live at the peak. Indices of contexts, nodes and owners
+//! stay those of the recording, so that what a walk found keeps its meaning.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use super::super::symbolize::Symbolizer;
+use super::super::{
+    ContextId, Contexts, Memory, NodeId, Owner, OwnerId, OwnerKind, Profile, Program, Recording,
+    Timeline, Totals, Walk, Worker,
+};
+use super::frames::Namer;
+use super::tables::{CounterSums, LiveTable, OwnerCopy, Tables};
+use super::{Recorded, rows};
+use crate::wire::{self, Context};
+
+/// How the program ended.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ending {
+    pub code: Option<i32>,
+    pub signal: Option<i32>,
+    pub replaced: bool,
+}
+
+/// What the command knows besides the tables.
+#[derive(Default)]
+pub struct Facts {
+    pub args: Vec<String>,
+    pub started_unix_s: u64,
+    pub duration_s: f64,
+    pub ending: Ending,
+    pub task_ids: String,
+    pub warnings: Vec<String>,
+    pub timeline: Timeline,
+    pub memory: Option<Memory>,
+    pub memory_at_peak: Option<Memory>,
+    pub walks: Vec<Walk>,
+    pub workers: Vec<Worker>,
+    /// Rows of tasks whose cell says that they are finished; none if nobody could look.
+    pub finished: Option<Vec<u32>>,
+}
+
+/// Makes the profile. `progress` is told (done, all) addresses now and then.
+pub fn collect(recorded: &Recorded, facts: Facts, progress: &dyn Fn(usize, usize)) -> Profile {
+    let live = recorded.live();
+    let tables = recorded.tables();
+    let counters = recorded.counters(tables.contexts.len());
+    let mut profile = Profile {
+        program: program(recorded, &tables, &facts),
+        recording: recording(recorded, &live, &facts),
+        contexts: contexts(&tables, &counters, &live),
+        timeline: facts.timeline,
+        memory: facts.memory,
+        memory_at_peak: facts.memory_at_peak,
+        walks: facts.walks,
+        workers: facts.workers,
+        ..Profile::default()
+    };
+    let mut namer = Namer::new(&tables, recorded.exe());
+    namer.name_nodes(&mut profile, progress);
+    profile.recording.debug_info = namer.has_debug_info();
+    profile.owners = owners(&tables, &mut namer);
+    rows::fill_owners(&mut profile, &tables, &live, facts.finished.as_deref());
+    profile.totals = totals(recorded, &profile);
+    say_what_is_missing(&mut profile, &namer);
+    profile
+}
+
+fn program(recorded: &Recorded, tables: &Tables, facts: &Facts) -> Program {
+    Program {
+        path: recorded.exe().to_string_lossy().into_owned(),
+        args: facts.args.clone(),
+        pid: recorded.pid(),
+        started_unix_s: facts.started_unix_s,
+        duration_s: facts.duration_s,
+        exit_code: facts.ending.code,
+        exit_signal: facts.ending.signal,
+        replaced: facts.ending.replaced,
+        allocators: allocators(tables),
+        warnings: facts.warnings.clone(),
+        recorder_version: env!("CARGO_PKG_VERSION").to_owned(),
+    }
+}
+
+/// Names of the allocators that handed blocks out.
+fn allocators(tables: &Tables) -> Vec<String> {
+    let mut seen = [false; 4];
+    for (_, owner) in tables.contexts.iter().skip(1) {
+        seen[(owner >> Context::ALLOCATOR_SHIFT) as usize & 3] = true;
+    }
+    let names = [malloc_of(tables), "jemalloc", "mimalloc", "wrapper"];
+    let used = names.iter().zip(seen).filter(|(_, seen)| *seen);
+    used.map(|(name, _)| (*name).to_owned()).collect()
+}
+
+/// Whose `malloc` it is: a preloaded or linked shared allocator stands before glibc's.
+fn malloc_of(tables: &Tables) -> &'static str {
+    let known = [("jemalloc", "jemalloc"), ("mimalloc", "mimalloc"), ("tcmalloc", "tcmalloc")];
+    for module in &tables.modules {
+        let path = String::from_utf8_lossy(&module.path);
+        let file = path.rsplit('/').next().unwrap_or("");
+        if let Some((_, name)) = known.iter().find(|(part, _)| file.contains(part)) {
+            return name;
+        }
+    }
+    "glibc"
+}
+
+fn recording(recorded: &Recorded, live: &LiveTable, facts: &Facts) -> Recording {
+    use std::sync::atomic::Ordering::Relaxed;
+    let header = recorded.header();
+    let threads = u64::from(header.threads_alive.load(Relaxed).max(1));
+    let batch = header.batch_bytes.load(Relaxed).max(0) as u64;
+    Recording {
+        sample_bytes: header.config.sample_bytes.load(Relaxed),
+        task_ids: facts.task_ids.clone(),
+        truncated_stacks: header.truncated_stacks.load(Relaxed),
+        missing_stacks: header.missing_stacks.load(Relaxed),
+        lost_events: header.lost_events.load(Relaxed),
+        unknown_frees: header.unknown_frees.load(Relaxed),
+        failed_allocations: header.failed_allocations.load(Relaxed),
+        torn_events: live.torn,
+        peak_bound_bytes: threads * batch,
+        debug_info: false,
+        shared_bytes: header.shared_used.load(Relaxed),
+        private_bytes: header.private_used.load(Relaxed),
+    }
+}
+
+fn contexts(tables: &Tables, counters: &[CounterSums], live: &LiveTable) -> Contexts {
+    let mut contexts = Contexts::default();
+    for ((node, owner), sum) in tables.contexts.iter().zip(counters) {
+        contexts.node.push(NodeId(*node));
+        contexts.owner.push(OwnerId(owner & Context::OWNER_MASK));
+        contexts.allocator.push((owner >> Context::ALLOCATOR_SHIFT) as u8);
+        contexts.allocations.push(sum.allocations);
+        contexts.allocated_bytes.push(sum.allocated_bytes);
+        contexts.live_bytes.push(0);
+        contexts.live_blocks.push(0);
+        contexts.peak_bytes.push(sum.peak_bytes.max(0) as u64);
+        contexts.peak_blocks.push(sum.peak_blocks.max(0) as u64);
+        contexts.temporary.push(sum.temporary);
+    }
+    for block in &live.blocks {
+        let at = block.context as usize;
+        if at < contexts.node.len() {
+            contexts.live_bytes[at] += block.size;
+            contexts.live_blocks[at] += 1;
+        }
+    }
+    // A kill between two stores leaves an allocation in one table only.
+    for at in 0..contexts.node.len() {
+        contexts.allocated_bytes[at] = contexts.allocated_bytes[at].max(contexts.live_bytes[at]);
+        contexts.allocations[at] = contexts.allocations[at].max(contexts.live_blocks[at]);
+    }
+    contexts
+}
+
+fn owners(tables: &Tables, namer: &mut Namer) -> Vec<Owner> {
+    tables.owners.iter().map(|copy| owner(copy, tables, namer)).collect()
+}
+
+fn owner(copy: &OwnerCopy, tables: &Tables, namer: &mut Namer) -> Owner {
+    let kind = match copy.kind {
+        kind if kind == wire::OwnerKind::Task as u32 => OwnerKind::Task,
+        kind if kind == wire::OwnerKind::Thread as u32 => OwnerKind::Thread,
+        kind if kind == wire::OwnerKind::Scope as u32 => OwnerKind::Scope,
+        _ => OwnerKind::Unknown,
+    };
+    let mut owner = Owner {
+        kind,
+        name: copy.name.clone(),
+        spawned: copy.spawned,
+        alive: copy.spawned.saturating_sub(copy.gone),
+        cell_bytes: copy.cell_bytes,
+        allocated_bytes: copy.retired_allocated,
+        spawn_context: (copy.spawn_context != 0).then_some(ContextId(copy.spawn_context)),
+        ..Owner::default()
+    };
+    if kind == OwnerKind::Task {
+        match namer.task_name(copy, tables) {
+            Some(name) => {
+                owner.name = name.name;
+                owner.full_name = name.full_name;
+                owner.file = name.file;
+                owner.line = name.line;
+                owner.runtime_own = name.runtime_own;
+            }
+            None => owner.name = "[unknown task]".to_owned(),
+        }
+    }
+    owner
+}
+
+fn totals(recorded: &Recorded, profile: &Profile) -> Totals {
+    use std::sync::atomic::Ordering::Relaxed;
+    let contexts = &profile.contexts;
+    let header = recorded.header();
+    Totals {
+        allocated_bytes: contexts.allocated_bytes.iter().sum(),
+        allocations: contexts.allocations.iter().sum(),
+        live_bytes: contexts.live_bytes.iter().sum(),
+        live_blocks: contexts.live_blocks.iter().sum(),
+        peak_live_bytes: contexts.peak_bytes.iter().sum(),
+        peak_live_blocks: contexts.peak_blocks.iter().sum(),
+        temporary_blocks: contexts.temporary.iter().sum(),
+        peak_at_s: f64::from(header.peak_ms.load(Relaxed)) / 1000.0,
+    }
+}
+
+fn say_what_is_missing(profile: &mut Profile, namer: &Namer) {
+    let missing = namer.missing();
+    if missing.changed > 0 {
+        profile.program.warnings.push(format!(
+            "{} stack addresses have no name: their file was rebuilt while the program ran",
+            missing.changed
+        ));
+    }
+}
+
+/// What [`Namer`] needs to know of modules by path.
+pub(super) fn path_of(module: &super::ModuleCopy, exe: &PathBuf) -> PathBuf {
+    use std::os::unix::ffi::OsStringExt;
+    if module.path.is_empty() {
+        return exe.clone();
+    }
+    PathBuf::from(std::ffi::OsString::from_vec(module.path.clone()))
+}
+
+/// Symbolizers are expensive to make anew: one for a whole run.
+pub(super) fn symbolizer() -> Symbolizer {
+    Symbolizer::new()
+}
+
+/// Texts with numbers of their own.
+#[derive(Default)]
+pub(super) struct Interner {
+    numbers: HashMap<String, u32>,
+    pub texts: Vec<String>,
+}
+
+impl Interner {
+    pub fn number(&mut self, text: &str) -> u32 {
+        if let Some(number) = self.numbers.get(text) {
+            return *number;
+        }
+        let number = self.texts.len() as u32;
+        self.texts.push(text.to_owned());
+        self.numbers.insert(text.to_owned(), number);
+        number
+    }
+}

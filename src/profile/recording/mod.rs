@@ -1,0 +1,12 @@
+//! The command's side of a recording: it makes the shared memory, answers the profiled process,
+//! reads the tables, and makes a profile of them when the run has ended.
+
+mod collect;
+mod frames;
+mod host;
+mod rows;
+mod tables;
+
+pub use collect::{Ending, Facts, collect};
+pub use host::{Configuration, Host, Recorded};
+pub use tables::{CounterSums, LiveTable, ModuleCopy, OwnerCopy, RowCopy, Tables, ThreadCopy};
