@@ -8,11 +8,8 @@ mod error;
 mod export;
 mod flamegraph;
 mod report;
-<<<<<<< HEAD
-mod target;
-=======
 mod run;
->>>>>>> 3c894c9 (Run a program, keep its recording and make a profile of it)
+mod target;
 
 pub use error::{Error, exit_codes};
 

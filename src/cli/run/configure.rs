@@ -22,7 +22,10 @@ pub struct Known {
 
 impl Known {
     pub fn new(walks: bool) -> Known {
-        Known { walks, about: HashMap::new() }
+        Known {
+            walks,
+            about: HashMap::new(),
+        }
     }
 
     pub fn add(&mut self, exe: &Path, target: Target) {
@@ -37,7 +40,10 @@ impl Known {
             let about = match target::inspect(exe) {
                 Ok(target) => describe(target, self.walks),
                 Err(error) => About {
-                    configuration: Configuration { walks: self.walks, ..Default::default() },
+                    configuration: Configuration {
+                        walks: self.walks,
+                        ..Default::default()
+                    },
                     task_ids: "none",
                     warnings: vec![format!("{}: {error}", exe.display())],
                     target: None,
@@ -50,10 +56,19 @@ impl Known {
 }
 
 fn describe(target: Target, walks: bool) -> About {
-    let task_ids: Vec<i64> = target.task_ids.iter().filter_map(|place| place.task_id).collect();
-    let unknown = target.task_ids.iter().filter(|place| place.task_id.is_none());
+    let task_ids: Vec<i64> = target
+        .task_ids
+        .iter()
+        .filter_map(|place| place.task_id)
+        .collect();
+    let unknown = target
+        .task_ids
+        .iter()
+        .filter(|place| place.task_id.is_none());
     let configuration = Configuration {
-        contexts: unknown.map(|place| (place.context, place.context_words)).collect(),
+        contexts: unknown
+            .map(|place| (place.context, place.context_words))
+            .collect(),
         init_ranges: target.init_ranges.clone(),
         walks,
         task_ids,
@@ -67,5 +82,10 @@ fn describe(target: Target, walks: bool) -> About {
                 .to_owned(),
         );
     }
-    About { configuration, task_ids: target.task_id_method(), warnings, target: Some(target) }
+    About {
+        configuration,
+        task_ids: target.task_id_method(),
+        warnings,
+        target: Some(target),
+    }
 }

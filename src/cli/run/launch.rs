@@ -35,7 +35,9 @@ pub fn find(program: &OsStr) -> Result<PathBuf, Error> {
 }
 
 fn is_executable(path: &Path) -> bool {
-    let Ok(name) = std::ffi::CString::new(path.as_os_str().as_bytes()) else { return false };
+    let Ok(name) = std::ffi::CString::new(path.as_os_str().as_bytes()) else {
+        return false;
+    };
     // SAFETY: a C string.
     unsafe { libc::access(name.as_ptr(), libc::X_OK) == 0 }
 }
@@ -53,7 +55,10 @@ pub fn start(
         preload.push(theirs);
     }
     let mut command = Command::new(&plan.program);
-    command.args(&plan.args).env("LD_PRELOAD", preload).env(SESSION_VARIABLE, session);
+    command
+        .args(&plan.args)
+        .env("LD_PRELOAD", preload)
+        .env(SESSION_VARIABLE, session);
     if let Some(name) = plan.program.file_name().filter(|_| plan.from_path) {
         command.arg0(name);
     }

@@ -26,7 +26,10 @@ pub fn place() -> Result<PathBuf, Error> {
         }
     }
     Err(Error::Refused {
-        what: format!("the preload library can't be put anywhere ({})", tried.join("; ")),
+        what: format!(
+            "the preload library can't be put anywhere ({})",
+            tried.join("; ")
+        ),
         hint: "set TMPDIR to a folder where programs may be run, without spaces in its name"
             .to_owned(),
     })
@@ -42,17 +45,32 @@ fn folders() -> Vec<PathBuf> {
     }
     // SAFETY: takes no arguments.
     let own = format!("taskheap-{}", unsafe { libc::geteuid() });
-    let shared = [variable("TMPDIR"), Some("/tmp".into()), Some("/var/tmp".into())];
-    let shared = shared.into_iter().flatten().chain([OsStr::new("/dev/shm").to_owned()]);
+    let shared = [
+        variable("TMPDIR"),
+        Some("/tmp".into()),
+        Some("/var/tmp".into()),
+    ];
+    let shared = shared
+        .into_iter()
+        .flatten()
+        .chain([OsStr::new("/dev/shm").to_owned()]);
     folders.extend(shared.map(|folder| PathBuf::from(folder).join(&own)));
     folders
 }
 
 fn place_in(folder: &Path) -> io::Result<PathBuf> {
-    if folder.as_os_str().as_bytes().iter().any(|byte| b" :;\t\n".contains(byte)) {
+    if folder
+        .as_os_str()
+        .as_bytes()
+        .iter()
+        .any(|byte| b" :;\t\n".contains(byte))
+    {
         return Err(io::Error::other("its name has a separator of LD_PRELOAD"));
     }
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)?;
     let about = fs::symlink_metadata(folder)?;
     // SAFETY: takes no arguments.
     let user = unsafe { libc::geteuid() };
@@ -66,7 +84,11 @@ fn place_in(folder: &Path) -> io::Result<PathBuf> {
     let unfinished = folder.join(format!(".preload-{}", std::process::id()));
     let _ = fs::remove_file(&unfinished);
     let mut options = fs::OpenOptions::new();
-    let mut file = options.write(true).create_new(true).mode(0o755).open(&unfinished)?;
+    let mut file = options
+        .write(true)
+        .create_new(true)
+        .mode(0o755)
+        .open(&unfinished)?;
     io::Write::write_all(&mut file, LIBRARY)?;
     drop(file);
     fs::rename(&unfinished, &path)?;
@@ -83,8 +105,14 @@ fn mappable(path: PathBuf) -> io::Result<PathBuf> {
             return Err(io::Error::last_os_error());
         }
         let protection = libc::PROT_READ | libc::PROT_EXEC;
-        let start =
-            libc::mmap(std::ptr::null_mut(), 4096, protection, libc::MAP_PRIVATE, file, 0);
+        let start = libc::mmap(
+            std::ptr::null_mut(),
+            4096,
+            protection,
+            libc::MAP_PRIVATE,
+            file,
+            0,
+        );
         let error = io::Error::last_os_error();
         libc::close(file);
         if start == libc::MAP_FAILED {
@@ -113,7 +141,12 @@ mod tests {
         assert_eq!(place().unwrap(), path);
         for name in ["malloc", "posix_memalign", "reallocarray"] {
             let wanted = format!("\0{name}\0");
-            assert!(LIBRARY.windows(wanted.len()).any(|w| w == wanted.as_bytes()), "{name}");
+            assert!(
+                LIBRARY
+                    .windows(wanted.len())
+                    .any(|w| w == wanted.as_bytes()),
+                "{name}"
+            );
         }
     }
 

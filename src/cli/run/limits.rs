@@ -5,8 +5,12 @@
 
 use libc::{__rlimit_resource_t, rlimit};
 
-const RAISED: [__rlimit_resource_t; 4] =
-    [libc::RLIMIT_FSIZE, libc::RLIMIT_AS, libc::RLIMIT_DATA, libc::RLIMIT_NOFILE];
+const RAISED: [__rlimit_resource_t; 4] = [
+    libc::RLIMIT_FSIZE,
+    libc::RLIMIT_AS,
+    libc::RLIMIT_DATA,
+    libc::RLIMIT_NOFILE,
+];
 
 /// The limits as they were.
 #[derive(Clone)]
@@ -18,13 +22,19 @@ impl Raised {
     pub fn new() -> Raised {
         let mut before = Vec::new();
         for resource in RAISED {
-            let mut limit = rlimit { rlim_cur: 0, rlim_max: 0 };
+            let mut limit = rlimit {
+                rlim_cur: 0,
+                rlim_max: 0,
+            };
             // SAFETY: `limit` is a place for the answer.
             if unsafe { libc::getrlimit(resource, &mut limit) } == 0
                 && limit.rlim_cur != limit.rlim_max
             {
                 before.push((resource, limit));
-                let highest = rlimit { rlim_cur: limit.rlim_max, rlim_max: limit.rlim_max };
+                let highest = rlimit {
+                    rlim_cur: limit.rlim_max,
+                    rlim_max: limit.rlim_max,
+                };
                 // SAFETY: reads `highest`.
                 unsafe { libc::setrlimit(resource, &highest) };
             }

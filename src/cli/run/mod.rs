@@ -54,7 +54,12 @@ pub struct Args {
     memory_limit: Option<String>,
 
     /// The program and its arguments.
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "PROGRAM"
+    )]
     command: Vec<OsString>,
 }
 
@@ -107,7 +112,11 @@ pub fn record(plan: &Plan) -> Result<Recorded, Error> {
     };
     let watched = watch::watch(plan)?;
     let exit_code = watched.exit_code;
-    let mut recorded = Recorded { exit_code, written: Vec::new(), error: watched.error };
+    let mut recorded = Recorded {
+        exit_code,
+        written: Vec::new(),
+        error: watched.error,
+    };
     let mut reserved = reserved;
     for (at, (name, profile)) in watched.profiles.into_iter().enumerate() {
         let output = match reserved.take() {
@@ -130,7 +139,11 @@ fn reserve(path: &std::path::Path, force: bool) -> Result<Output, Error> {
 fn write(output: Output, profile: &Profile) -> Result<Written, Error> {
     let path = output.path().to_owned();
     let bytes = profile::write_to(profile, output)?;
-    Ok(Written { path, bytes, warnings: profile.program.warnings.clone() })
+    Ok(Written {
+        path,
+        bytes,
+        warnings: profile.program.warnings.clone(),
+    })
 }
 
 /// `taskheap.PROGRAM.PID.taskheap` here, or beside the file that was asked for.
@@ -178,7 +191,9 @@ fn parse_size(text: &str) -> Result<u64, Error> {
         what: format!("{text:?} is no size"),
         hint: "sizes are numbers with a unit: 512KiB, 64MB, 2GiB, 100000".to_owned(),
     };
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let digits = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
     let number: f64 = text[..digits].parse().map_err(|_| wrong())?;
     let unit = match text[digits..].trim().to_ascii_lowercase().as_str() {
         "" | "b" => 1.0,

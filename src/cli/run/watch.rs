@@ -44,11 +44,19 @@ pub fn watch(plan: &Plan) -> Result<Watched, Error> {
         }
     })?;
     signals::hand_on_to(child.id() as i32);
-    let mut watch = Watch { plan, known, library, timeline: Timeline::default(), finished: None };
-    let status = watch.until_it_ends(&mut host, child).map_err(|error| Error::Refused {
-        what: format!("can't wait for the program: {error}"),
-        hint: "this should not happen; the program may still be running".to_owned(),
-    })?;
+    let mut watch = Watch {
+        plan,
+        known,
+        library,
+        timeline: Timeline::default(),
+        finished: None,
+    };
+    let status = watch
+        .until_it_ends(&mut host, child)
+        .map_err(|error| Error::Refused {
+            what: format!("can't wait for the program: {error}"),
+            hint: "this should not happen; the program may still be running".to_owned(),
+        })?;
     signals::stop();
     let duration = started.elapsed();
     Ok(watch.finish(&host, status, duration, notes))
@@ -57,7 +65,10 @@ pub fn watch(plan: &Plan) -> Result<Watched, Error> {
 /// Looks at the program before it is started: can the library be preloaded into it?
 fn look_at(plan: &Plan, known: &mut Known) -> Result<Vec<String>, Error> {
     let refused = |error: target::TargetError| Error::Refused {
-        hint: error.remedy().unwrap_or("choose another program").to_owned(),
+        hint: error
+            .remedy()
+            .unwrap_or("choose another program")
+            .to_owned(),
         what: error.to_string(),
     };
     let mut notes = Vec::new();
@@ -108,8 +119,11 @@ fn pidfd(pid: i32) -> Option<OwnedFd> {
 fn wait_a_tick(end: Option<&OwnedFd>) {
     match end {
         Some(fd) => {
-            let mut poll =
-                libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            let mut poll = libc::pollfd {
+                fd: fd.as_raw_fd(),
+                events: libc::POLLIN,
+                revents: 0,
+            };
             // SAFETY: one entry, valid during the call.
             unsafe { libc::poll(&mut poll, 1, TICK.as_millis() as i32) };
         }
@@ -161,12 +175,18 @@ impl Watch<'_> {
     }
 
     fn add_point(&mut self, host: &Host, pid: i32, step: &mut u32) {
-        let Some(recorded) = host.taken().find(|r| r.pid() == pid) else { return };
+        let Some(recorded) = host.taken().find(|r| r.pid() == pid) else {
+            return;
+        };
         let header = recorded.header();
         self.timeline.at_ms.push(host.elapsed_ms());
-        self.timeline.live_bytes.push(header.live_bytes.load(Relaxed).max(0) as u64);
+        self.timeline
+            .live_bytes
+            .push(header.live_bytes.load(Relaxed).max(0) as u64);
         self.timeline.rss_bytes.push(resident(pid));
-        self.timeline.threads_alive.push(header.threads_alive.load(Relaxed));
+        self.timeline
+            .threads_alive
+            .push(header.threads_alive.load(Relaxed));
         self.timeline.tasks_alive.push(recorded.tasks_alive());
         if self.timeline.at_ms.len() > POINTS {
             *step *= 2;
@@ -187,7 +207,11 @@ impl Watch<'_> {
             (_, Some(signal)) => (128 + signal) as u8,
             _ => 0,
         };
-        let mut watched = Watched { exit_code, profiles: Vec::new(), error: None };
+        let mut watched = Watched {
+            exit_code,
+            profiles: Vec::new(),
+            error: None,
+        };
         for (at, recorded) in host.taken().enumerate() {
             let mut facts = self.facts(recorded, duration);
             if at == 0 {
@@ -211,7 +235,12 @@ impl Watch<'_> {
         let started = SystemTime::now().checked_sub(duration);
         let started = started.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         Facts {
-            args: self.plan.args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect(),
+            args: self
+                .plan
+                .args
+                .iter()
+                .map(|arg| arg.to_string_lossy().into_owned())
+                .collect(),
             started_unix_s: started.map_or(0, |time| time.as_secs()),
             duration_s: duration.as_secs_f64(),
             task_ids: about.task_ids.to_owned(),
@@ -224,9 +253,8 @@ impl Watch<'_> {
 /// Shows how far naming has come, if that takes long enough to wonder.
 fn with_progress(work: impl FnOnce(&dyn Fn(usize, usize)) -> Profile) -> Profile {
     let bar = indicatif::ProgressBar::new(0);
-    let style = indicatif::ProgressStyle::with_template(
-        "taskheap: naming addresses {bar:30} {pos}/{len}",
-    );
+    let style =
+        indicatif::ProgressStyle::with_template("taskheap: naming addresses {bar:30} {pos}/{len}");
     if let Ok(style) = style {
         bar.set_style(style);
     }
@@ -243,12 +271,18 @@ fn with_progress(work: impl FnOnce(&dyn Fn(usize, usize)) -> Profile) -> Profile
 
 fn program_name(profile: &Profile) -> String {
     let path = Path::new(&profile.program.path);
-    path.file_name().map_or_else(|| "program".to_owned(), |n| n.to_string_lossy().into_owned())
+    path.file_name().map_or_else(
+        || "program".to_owned(),
+        |n| n.to_string_lossy().into_owned(),
+    )
 }
 
 fn never_attached(plan: &Plan) -> Error {
     Error::Refused {
-        what: format!("{} ended without loading the recorder", plan.program.display()),
+        what: format!(
+            "{} ended without loading the recorder",
+            plan.program.display()
+        ),
         hint: "a program that clears its environment, or asks for an older C library than the \
                recorder (see above for a message of ld.so), can't be recorded"
             .to_owned(),
@@ -268,7 +302,11 @@ fn ending(status: i32) -> Ending {
 /// Resident bytes of a process, 0 if it is gone.
 fn resident(pid: i32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
-    let pages: u64 = text.split(' ').nth(1).and_then(|n| n.parse().ok()).unwrap_or(0);
+    let pages: u64 = text
+        .split(' ')
+        .nth(1)
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(0);
     pages * 4096
 }
 
@@ -306,7 +344,9 @@ fn finished_tasks(recorded: &Recorded) -> Option<Vec<u32>> {
         if memory.read_ranges(&wanted, &mut words) != words.len() {
             return None;
         }
-        let known = group.iter().filter(|row| tables.rows[**row as usize].cell != 0);
+        let known = group
+            .iter()
+            .filter(|row| tables.rows[**row as usize].cell != 0);
         for (row, word) in known.zip(words.chunks_exact(8)) {
             let mut bytes = [0u8; 8];
             bytes.copy_from_slice(word);

@@ -98,7 +98,11 @@ fn allocators(tables: &Tables) -> Vec<String> {
 
 /// Whose `malloc` it is: a preloaded or linked shared allocator stands before glibc's.
 fn malloc_of(tables: &Tables) -> &'static str {
-    let known = [("jemalloc", "jemalloc"), ("mimalloc", "mimalloc"), ("tcmalloc", "tcmalloc")];
+    let known = [
+        ("jemalloc", "jemalloc"),
+        ("mimalloc", "mimalloc"),
+        ("tcmalloc", "tcmalloc"),
+    ];
     for module in &tables.modules {
         let path = String::from_utf8_lossy(&module.path);
         let file = path.rsplit('/').next().unwrap_or("");
@@ -135,7 +139,9 @@ fn contexts(tables: &Tables, counters: &[CounterSums], live: &LiveTable) -> Cont
     for ((node, owner), sum) in tables.contexts.iter().zip(counters) {
         contexts.node.push(NodeId(*node));
         contexts.owner.push(OwnerId(owner & Context::OWNER_MASK));
-        contexts.allocator.push((owner >> Context::ALLOCATOR_SHIFT) as u8);
+        contexts
+            .allocator
+            .push((owner >> Context::ALLOCATOR_SHIFT) as u8);
         contexts.allocations.push(sum.allocations);
         contexts.allocated_bytes.push(sum.allocated_bytes);
         contexts.live_bytes.push(0);
@@ -160,7 +166,11 @@ fn contexts(tables: &Tables, counters: &[CounterSums], live: &LiveTable) -> Cont
 }
 
 fn owners(tables: &Tables, namer: &mut Namer) -> Vec<Owner> {
-    tables.owners.iter().map(|copy| owner(copy, tables, namer)).collect()
+    tables
+        .owners
+        .iter()
+        .map(|copy| owner(copy, tables, namer))
+        .collect()
 }
 
 fn owner(copy: &OwnerCopy, tables: &Tables, namer: &mut Namer) -> Owner {

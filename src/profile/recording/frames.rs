@@ -25,8 +25,17 @@ type Ranges = HashMap<(usize, u64), (u32, u32)>;
 
 impl<'a> Namer<'a> {
     pub fn new(tables: &'a Tables, exe: PathBuf) -> Namer<'a> {
-        let paths = tables.modules.iter().map(|module| path_of(module, &exe)).collect();
-        Namer { tables, exe, paths, symbolizer: super::collect::symbolizer() }
+        let paths = tables
+            .modules
+            .iter()
+            .map(|module| path_of(module, &exe))
+            .collect();
+        Namer {
+            tables,
+            exe,
+            paths,
+            symbolizer: super::collect::symbolizer(),
+        }
     }
 
     pub fn missing(&self) -> Missing {
@@ -40,7 +49,12 @@ impl<'a> Namer<'a> {
     /// Fills strings, frames and nodes of the profile.
     pub fn name_nodes(&mut self, profile: &mut Profile, progress: &dyn Fn(usize, usize)) {
         let keys: Vec<Option<(usize, u64)>> = (0..self.tables.node_parent.len())
-            .map(|node| self.key(self.tables.node_address[node], self.tables.node_flags[node] >> 16))
+            .map(|node| {
+                self.key(
+                    self.tables.node_address[node],
+                    self.tables.node_flags[node] >> 16,
+                )
+            })
             .collect();
         let mut distinct: Vec<(usize, u64)> = keys.iter().flatten().copied().collect();
         distinct.sort_unstable();
@@ -98,11 +112,14 @@ impl<'a> Namer<'a> {
     fn key(&self, address: u64, generation: u32) -> Option<(usize, u64)> {
         let lookup = address.checked_sub(1)?;
         let held = |m: &&ModuleCopy| m.low <= lookup && lookup < m.high;
-        let then = |m: &ModuleCopy| {
-            m.loaded <= generation && (m.unloaded == 0 || generation < m.unloaded)
-        };
-        let mut candidates =
-            self.tables.modules.iter().enumerate().filter(|(_, module)| held(module));
+        let then =
+            |m: &ModuleCopy| m.loaded <= generation && (m.unloaded == 0 || generation < m.unloaded);
+        let mut candidates = self
+            .tables
+            .modules
+            .iter()
+            .enumerate()
+            .filter(|(_, module)| held(module));
         let (at, module) = candidates
             .clone()
             .find(|(_, module)| then(module))
@@ -141,7 +158,14 @@ impl FrameTable {
         let first = self.frames.function.len() as u32;
         for frame in frames.iter() {
             let (file, library) = (&frame.file, &frame.library);
-            self.push(&frame.function, file, frame.line, library, frame.origin, frame.inlined);
+            self.push(
+                &frame.function,
+                file,
+                frame.line,
+                library,
+                frame.origin,
+                frame.inlined,
+            );
         }
         let range = (first, frames.len() as u32);
         self.known.insert(frames.clone(), range);
@@ -157,10 +181,14 @@ impl FrameTable {
         origin: Origin,
         inlined: bool,
     ) {
-        self.frames.function.push(StringId(self.texts.number(function)));
+        self.frames
+            .function
+            .push(StringId(self.texts.number(function)));
         self.frames.file.push(StringId(self.texts.number(file)));
         self.frames.line.push(line);
-        self.frames.library.push(StringId(self.texts.number(library)));
+        self.frames
+            .library
+            .push(StringId(self.texts.number(library)));
         self.frames.origin.push(origin);
         self.frames.inlined.push(inlined);
     }

@@ -49,7 +49,10 @@ pub struct Configuration {
 
 impl ExtentMap for Recorded {
     fn extent(&self, index: usize) -> (*mut u8, usize) {
-        self.extents.get(index).copied().unwrap_or((std::ptr::null_mut(), 0))
+        self.extents
+            .get(index)
+            .copied()
+            .unwrap_or((std::ptr::null_mut(), 0))
     }
 }
 
@@ -83,7 +86,12 @@ impl Host {
             &*session
         };
         session.follow.store(u32::from(follow), Relaxed);
-        let mut host = Host { session, id, started: Instant::now(), recordings: Vec::new() };
+        let mut host = Host {
+            session,
+            id,
+            started: Instant::now(),
+            recordings: Vec::new(),
+        };
         host.keep_ahead()?;
         Ok(host)
     }
@@ -115,13 +123,19 @@ impl Host {
 
     /// Recordings that a process has taken.
     pub fn taken(&self) -> impl Iterator<Item = &Recorded> {
-        self.recordings.iter().filter(|r| r.header().pid.load(Relaxed) != 0)
+        self.recordings
+            .iter()
+            .filter(|r| r.header().pid.load(Relaxed) != 0)
     }
 
     fn keep_ahead(&mut self) -> io::Result<()> {
         let follow = self.session.follow.load(Relaxed) != 0;
         let taken = self.session.next.load(Acquire) as usize;
-        let wanted = if follow { (taken + 2).min(PROCESSES) } else { 1 };
+        let wanted = if follow {
+            (taken + 2).min(PROCESSES)
+        } else {
+            1
+        };
         while self.recordings.len() < wanted {
             let (recorded, id) = Recorded::new(self.started)?;
             let slot = &self.session.processes[self.recordings.len()];
@@ -146,12 +160,17 @@ impl Recorded {
         unsafe {
             (*header).magic = MAGIC;
             (*header).version = VERSION;
-            (*header).extents[0].bytes.store(extent_bytes(0) as u64, Relaxed);
+            (*header).extents[0]
+                .bytes
+                .store(extent_bytes(0) as u64, Relaxed);
             (*header).extents[0].segment.store(id + 1, Release);
             (*header).extents_used.store(1, Relaxed);
             (*header).arena.store(Place::new(0, first).0, Relaxed);
         }
-        let mut recorded = Recorded { extents: vec![(base, extent_bytes(0))], started };
+        let mut recorded = Recorded {
+            extents: vec![(base, extent_bytes(0))],
+            started,
+        };
         recorded.extend()?;
         Ok((recorded, id))
     }
@@ -176,7 +195,10 @@ impl Recorded {
     /// Lets a process that waits at its end go.
     pub fn release(&self) {
         let (from, to) = (State::Exiting as u32, State::Released as u32);
-        let _ = self.header().state.compare_exchange(from, to, Release, Relaxed);
+        let _ = self
+            .header()
+            .state
+            .compare_exchange(from, to, Release, Relaxed);
     }
 
     /// Makes the extent after the next.
@@ -188,7 +210,11 @@ impl Recorded {
             let Ok((id, base)) = make_segment(bytes) else {
                 // The first is needed at all; without a further one the tables end up full, and
                 // what is lost is counted.
-                return if index < 2 { Err(out_of_memory()) } else { Ok(()) };
+                return if index < 2 {
+                    Err(out_of_memory())
+                } else {
+                    Ok(())
+                };
             };
             self.extents.push((base, bytes));
             let extent = &self.header().extents[index];
@@ -222,7 +248,9 @@ impl Recorded {
         let header = self.header();
         let config = &header.config;
         config.follow.store(follow, Relaxed);
-        config.sample_bytes.store(configuration.sample_bytes, Relaxed);
+        config
+            .sample_bytes
+            .store(configuration.sample_bytes, Relaxed);
         header.walks.store(u32::from(configuration.walks), Relaxed);
         for (slot, offset) in config.task_ids.iter().zip(&configuration.task_ids) {
             slot.offset.store(*offset, Relaxed);
@@ -233,15 +261,21 @@ impl Recorded {
         }
         if let Some(place) = self.store(&configuration.init_ranges) {
             config.init_ranges.store(place.0, Relaxed);
-            config.init_range_count.store(configuration.init_ranges.len() as u32, Relaxed);
+            config
+                .init_range_count
+                .store(configuration.init_ranges.len() as u32, Relaxed);
         }
         if let Some(place) = self.store(&configuration.patches) {
             config.patches.store(place.0, Relaxed);
-            config.patch_count.store(configuration.patches.len() as u32, Relaxed);
+            config
+                .patch_count
+                .store(configuration.patches.len() as u32, Relaxed);
         }
         if let Some(place) = self.store(&configuration.redirects) {
             config.redirects.store(place.0, Relaxed);
-            config.redirect_count.store(configuration.redirects.len() as u32, Relaxed);
+            config
+                .redirect_count
+                .store(configuration.redirects.len() as u32, Relaxed);
         }
         header.state.store(State::Configured as u32, Release);
     }
@@ -260,7 +294,11 @@ impl Recorded {
             return None;
         }
         // SAFETY: the range is ours, large enough, and aligned beyond any row's alignment.
-        unsafe { address.cast::<T>().copy_from_nonoverlapping(rows.as_ptr(), rows.len()) };
+        unsafe {
+            address
+                .cast::<T>()
+                .copy_from_nonoverlapping(rows.as_ptr(), rows.len())
+        };
         let end = Place::new(aligned.extent(), (aligned.offset() + bytes) as u64);
         header.arena.store(end.0, Relaxed);
         Some(aligned)

@@ -21,14 +21,19 @@ pub(super) fn fill_owners(
 ) {
     let mut held = vec![0u64; tables.rows.len()];
     for block in &live.blocks {
-        if let Some(sum) = held.get_mut(block.row as usize).filter(|_| block.row != NO_ROW) {
+        if let Some(sum) = held
+            .get_mut(block.row as usize)
+            .filter(|_| block.row != NO_ROW)
+        {
             *sum += block.size;
         }
     }
     let mut values: Vec<Values> = profile.owners.iter().map(|_| Values::default()).collect();
     for (at, row) in tables.rows.iter().enumerate().skip(1) {
         let kind = row.owner as usize;
-        let Some(owner) = profile.owners.get_mut(kind) else { continue };
+        let Some(owner) = profile.owners.get_mut(kind) else {
+            continue;
+        };
         owner.allocated_bytes += row.allocated_bytes;
         owner.live_bytes += held[at];
         if is_gone(row) {
@@ -36,7 +41,9 @@ pub(super) fn fill_owners(
         }
         if is_alive(row) {
             values[kind].live.push(held[at]);
-            values[kind].idle.push(u64::from(tables.now_ms.saturating_sub(row.last_event_ms)));
+            values[kind]
+                .idle
+                .push(u64::from(tables.now_ms.saturating_sub(row.last_event_ms)));
         }
         let peak = at_peak(row, tables);
         owner.peak_bytes += peak;
@@ -57,10 +64,16 @@ pub(super) fn fill_owners(
 }
 
 fn count_finished(owners: &mut [Owner], tables: &Tables, finished: &[u32]) {
-    for owner in owners.iter_mut().filter(|owner| owner.kind == OwnerKind::Task) {
+    for owner in owners
+        .iter_mut()
+        .filter(|owner| owner.kind == OwnerKind::Task)
+    {
         owner.finished_allocated = Some(0);
     }
-    for row in finished.iter().filter_map(|row| tables.rows.get(*row as usize)) {
+    for row in finished
+        .iter()
+        .filter_map(|row| tables.rows.get(*row as usize))
+    {
         if let Some(owner) = owners.get_mut(row.owner as usize) {
             *owner.finished_allocated.get_or_insert(0) += 1;
         }

@@ -9,9 +9,7 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use super::Recorded;
-use crate::wire::{
-    Column, Header, LIVE_SLOTS, LiveBlock, ModuleRow, Place, SIZE_ESCAPE,
-};
+use crate::wire::{Column, Header, LIVE_SLOTS, LiveBlock, ModuleRow, Place, SIZE_ESCAPE};
 
 #[derive(Clone, Default)]
 pub struct Tables {
@@ -120,8 +118,9 @@ impl Recorded {
         };
         // Contexts before nodes before modules: each may name only what is there already.
         let contexts = rows(&header.contexts, self);
-        tables.contexts =
-            contexts.map(|row| (row.node.load(Relaxed), row.owner.load(Relaxed))).collect();
+        tables.contexts = contexts
+            .map(|row| (row.node.load(Relaxed), row.owner.load(Relaxed)))
+            .collect();
         for node in rows(&header.nodes, self) {
             tables.node_parent.push(node.parent.load(Relaxed));
             tables.node_address.push(node.address.load(Relaxed));
@@ -130,7 +129,9 @@ impl Recorded {
         tables.owners = self.owners(header);
         tables.rows = self.rows(header);
         tables.threads = self.threads(header);
-        tables.modules = rows(&header.modules, self).map(|row| self.module(row)).collect();
+        tables.modules = rows(&header.modules, self)
+            .map(|row| self.module(row))
+            .collect();
         tables
     }
 
@@ -140,7 +141,9 @@ impl Recorded {
         let owners = rows(&self.header().owners, self);
         let tasks = owners.filter(|row| row.kind.load(Relaxed) == task);
         let alive = |row: &crate::wire::OwnerType| {
-            row.spawned.load(Relaxed).saturating_sub(row.gone.load(Relaxed))
+            row.spawned
+                .load(Relaxed)
+                .saturating_sub(row.gone.load(Relaxed))
         };
         tasks.map(alive).sum()
     }
@@ -149,9 +152,15 @@ impl Recorded {
         let owners = rows(&header.owners, self);
         owners
             .map(|row| {
-                let bytes: Vec<u8> =
-                    row.name.iter().flat_map(|word| word.load(Relaxed).to_le_bytes()).collect();
-                let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+                let bytes: Vec<u8> = row
+                    .name
+                    .iter()
+                    .flat_map(|word| word.load(Relaxed).to_le_bytes())
+                    .collect();
+                let end = bytes
+                    .iter()
+                    .position(|byte| *byte == 0)
+                    .unwrap_or(bytes.len());
                 OwnerCopy {
                     kind: row.kind.load(Relaxed),
                     generation: row.generation.load(Relaxed),
@@ -199,7 +208,10 @@ impl Recorded {
     }
 
     fn module(&self, row: &ModuleRow) -> ModuleCopy {
-        let id = row.build_id.iter().flat_map(|word| word.load(Relaxed).to_le_bytes());
+        let id = row
+            .build_id
+            .iter()
+            .flat_map(|word| word.load(Relaxed).to_le_bytes());
         let length = row.path_len.load(Relaxed) as usize;
         ModuleCopy {
             bias: row.bias.load(Relaxed),
@@ -225,7 +237,9 @@ impl Recorded {
         for page in rows(&header.live_pages, self) {
             let first = live.blocks.len();
             for slot in 0..LIVE_SLOTS {
-                let Some(mut block) = LiveBlock::unpack(page.load(slot)) else { continue };
+                let Some(mut block) = LiveBlock::unpack(page.load(slot)) else {
+                    continue;
+                };
                 if block.size == SIZE_ESCAPE {
                     block.size = large.get(&block.address).copied().unwrap_or(SIZE_ESCAPE);
                 }
@@ -251,8 +265,13 @@ impl Recorded {
         for shard in shards.chain(std::iter::once(&header.late_shard)) {
             for counter in rows(&shard.counters, self) {
                 let at = counter.context.load(Relaxed) as usize;
-                let Some(sum) = sums.get_mut(at) else { continue };
-                let live = (counter.live_bytes.load(Relaxed), counter.live_blocks.load(Relaxed));
+                let Some(sum) = sums.get_mut(at) else {
+                    continue;
+                };
+                let live = (
+                    counter.live_bytes.load(Relaxed),
+                    counter.live_blocks.load(Relaxed),
+                );
                 let saved = counter.epoch.load(Relaxed) == epoch && !rising;
                 let peak = match saved {
                     true => (
@@ -261,7 +280,9 @@ impl Recorded {
                     ),
                     false => live,
                 };
-                sum.allocations = sum.allocations.wrapping_add(counter.allocations.load(Relaxed));
+                sum.allocations = sum
+                    .allocations
+                    .wrapping_add(counter.allocations.load(Relaxed));
                 let bytes = counter.allocated_bytes.load(Relaxed);
                 sum.allocated_bytes = sum.allocated_bytes.wrapping_add(bytes);
                 sum.live_bytes += live.0;
