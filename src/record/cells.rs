@@ -150,12 +150,16 @@ fn move_books(thread: &mut Thread, block: Last, context: u32, row: u32) {
     owners::move_block(block.row, row, block.size);
 }
 
-/// The block that was allocated just before the cell is the child's too if the future is a
-/// pointer to it.
+/// tokio boxes a future of more bytes than this before it makes the cell (in release builds).
+const BOXED_BEYOND: usize = 16 << 10;
+
+/// The block that was allocated just before the cell is the child's too if it is so large that
+/// tokio would have boxed it, and the first thing in the stage points to it. A smaller block is
+/// more likely an argument, which is the spawner's.
 fn adopt_box(thread: &mut Thread, cell: Last, boxed: Last, row: u32, layout: Layout) {
     // Behind the id the stage: its tag and the future, whose first word is the box.
-    const STAGE_WORDS: usize = 4;
-    if boxed.address == 0 || boxed.row == row {
+    const STAGE_WORDS: usize = 2;
+    if boxed.address == 0 || boxed.row == row || boxed.size <= BOXED_BEYOND {
         return;
     }
     let first = layout.id_offset + WORD;
