@@ -1,19 +1,23 @@
 //! From a captured heap to facts, in the order in which they depend on each other.
 
+use std::collections::HashMap;
 use std::time::Instant;
 
 use super::cells;
-use super::census::{self, Sums};
+use super::census::{self, LocalValues, Sums};
+use super::copies::{self, Finder};
+use super::equal::Comparer;
 use super::heap::{Heap, Roots, ThreadInfo};
 use super::hidden::{Hidden, Search};
 use super::image::{Image, Memory};
 use super::index::{BlockIndex, MAX_BLOCKS};
 use super::names::Names;
-use super::reach::{self, Reach};
+use super::reach::{self, Marks, Reach};
 use super::regions::Region;
 use super::roots::{Collector, Holder};
 use super::scan::{Key, Scan};
-use super::shape::Makers;
+use super::shape::{self, Makers};
+use super::tree::{self, Tree};
 use super::{account, gone, leaks, oversized};
 use crate::profile;
 use crate::sys::maps;
@@ -54,11 +58,30 @@ pub fn analyze(image: &Image, heap: &mut Heap, roots: &Roots) -> profile::Walk {
         matches!(holder, Holder::ThreadLocal { .. } | Holder::Static(_))
     };
     let makers = Makers::new(heap, &reach, named);
-    let thread_locals = census::thread_locals(&names, &sums, &makers);
+    let mut thread_locals = census::thread_locals(&names, &sums, &makers);
+    let stacks = shape::comparable(heap);
+    let comparer = Comparer {
+        heap,
+        scan: &scan,
+        index: &index,
+        memory: image,
+        stacks: &stacks,
+    };
+    compare_thread_locals(&mut thread_locals, &reach, &comparer);
+    let cell_marks = Marks::of(heap.blocks.len(), &cell_blocks);
+    let tree = Tree::new(heap, &reach, &cell_marks, &stacks);
+    let groups = tree::repeated(&tree, &reach, &cell_marks);
+    let finder = Finder {
+        names: &names,
+        reach: &reach,
+        tree: &tree,
+        comparer: &comparer,
+    };
     let walker_bytes = image.own_bytes()
         + index.own_bytes()
         + scan.own_bytes()
         + reach.own_bytes()
+        + tree.own_bytes()
         + (heap.blocks.len() * size_of::<super::Block>()) as u64;
     profile::Walk {
         pause_s: image.pause.as_secs_f64(),
@@ -71,6 +94,7 @@ pub fn analyze(image: &Image, heap: &mut Heap, roots: &Roots) -> profile::Walk {
         threads: census::threads(heap, image, &threads, &sums),
         thread_locals: thread_locals.into_iter().map(|(row, _)| row).collect(),
         statics: census::statics(&names, &sums, &makers),
+        copies: finder.find(&groups),
         leaks: leaks::find(heap, &scan, &reach, |lost| {
             search(image, heap, &reach, lost)
         }),
@@ -130,4 +154,36 @@ fn search(image: &Image, heap: &Heap, reach: &Reach, lost: &[u32]) -> Hidden {
         }
     }
     search.finish()
+}
+
+/// Thread-locals that keep less than this are not compared.
+const LEAST_COMPARED: u64 = 1024;
+
+fn compare_thread_locals<M: Memory>(
+    rows: &mut [(profile::WalkThreadLocal, LocalValues)],
+    reach: &Reach,
+    comparer: &Comparer<M>,
+) {
+    let mut blocks: HashMap<u32, Vec<u32>> = HashMap::new();
+    for (row, values) in rows.iter() {
+        if values.holders.len() > 1 && row.bytes >= LEAST_COMPARED {
+            blocks.extend(values.holders.iter().map(|holder| (holder + 1, Vec::new())));
+        }
+    }
+    // In the order in which they were reached, which is the same for equal values.
+    for &block in &reach.order {
+        if let Some(list) = blocks.get_mut(&reach.colour[block as usize]) {
+            list.push(block);
+        }
+    }
+    for (row, values) in rows {
+        let take = |holder: &u32| blocks.remove(&(holder + 1));
+        let lists: Option<Vec<Vec<u32>>> = values.holders.iter().map(take).collect();
+        if let Some((identical, share)) =
+            lists.and_then(|lists| copies::equal_values(comparer, &lists))
+        {
+            row.identical = Some(identical);
+            row.equal_share = share;
+        }
+    }
 }

@@ -12,8 +12,9 @@ mod account;
 mod analysis;
 mod capture;
 mod cells;
-#[allow(dead_code)] // for copies
 mod census;
+mod copies;
+mod equal;
 mod gone;
 mod heap;
 mod hidden;
@@ -27,11 +28,10 @@ mod reach;
 mod regions;
 mod restart;
 mod roots;
-#[allow(dead_code)] // for copies
 mod scan;
-#[allow(dead_code)] // for copies
 mod shape;
 mod stop;
+mod tree;
 
 use std::fmt;
 use std::io;

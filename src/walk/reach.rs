@@ -51,6 +51,12 @@ impl Marks {
         Marks(vec![0; blocks.div_ceil(64)])
     }
 
+    pub(super) fn of(blocks: usize, marked: &[u32]) -> Marks {
+        let mut marks = Marks::new(blocks);
+        marked.iter().for_each(|block| marks.set(*block));
+        marks
+    }
+
     pub(super) fn set(&mut self, block: u32) {
         self.0[block as usize / 64] |= 1 << (block % 64);
     }
@@ -81,7 +87,7 @@ pub(super) fn paint(
     let blocks = scan.len();
     let mut painter = Painter {
         scan,
-        cells: Marks::new(blocks),
+        cells: Marks::of(blocks, cell_blocks),
         owned: Marks::new(blocks),
         reach: Reach {
             colour: vec![NOBODY; blocks],
@@ -90,9 +96,6 @@ pub(super) fn paint(
         },
         todo: Vec::new(),
     };
-    for &cell in cell_blocks {
-        painter.cells.set(cell);
-    }
     painter.mark_owned(roots);
     for (&cell, colour) in cell_blocks.iter().zip(1..) {
         painter.take(cell, colour, NONE);

@@ -142,10 +142,6 @@ impl Scan {
         self.digest.len()
     }
 
-    pub(super) fn edge_count(&self) -> usize {
-        self.edges.len()
-    }
-
     /// What is unused in a block; `None` if it is not large.
     pub(super) fn large(&self, block: u32) -> Option<LargeFacts> {
         let at = self.large.binary_search_by_key(&block, |facts| facts.block);

@@ -6,7 +6,7 @@
 //! outermost frame that is not machinery of the runtime, of a thread, or of a lazy initialiser:
 //! where nobody can tell (no symbols), all of it counts.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::heap::Heap;
 use super::reach::{NOBODY, Reach, SHARED};
@@ -42,28 +42,32 @@ pub(super) fn mix(state: u64, value: u64) -> u64 {
 /// The deepest node below which at least so much of the bytes was made.
 const MOST: f64 = 0.95;
 
-/// The calling frame under which nearly all of these bytes were made: `bytes` per node.
+/// The calling frame under which nearly all of these bytes were made: `bytes` per node. Where
+/// that is machinery, which tells nothing, the branch below it that made most.
 pub(super) fn common_node(heap: &Heap, bytes: &HashMap<u32, u64>) -> Option<NodeId> {
     let total: u64 = bytes.values().sum();
-    if total == 0 {
-        return None;
-    }
     let parent = |node: u32| heap.nodes.parent.get(node as usize).copied().unwrap_or(0);
     // A child has a larger number than its parent: from the largest down, each node's sum is
     // whole when it is met.
-    let mut below: std::collections::BTreeMap<u32, u64> =
-        bytes.iter().map(|(n, b)| (*n, *b)).collect();
+    let mut heaviest: HashMap<u32, (u64, u32)> = HashMap::new();
+    let mut below: BTreeMap<u32, u64> = bytes.iter().map(|(n, b)| (*n, *b)).collect();
+    let mut common = 0;
     while let Some((node, sum)) = below.pop_last() {
-        if node == 0 {
-            return None;
+        if node == 0 || total > 0 && sum as f64 >= total as f64 * MOST {
+            common = node;
+            break;
         }
-        if sum as f64 >= total as f64 * MOST {
-            return Some(NodeId(node));
-        }
-        let up = parent(node);
-        *below.entry(up.min(node - 1)).or_default() += sum;
+        let up = parent(node).min(node - 1);
+        let child = heaviest.entry(up).or_default();
+        *child = (*child).max((sum, node));
+        *below.entry(up).or_default() += sum;
     }
-    None
+    let tells_nothing =
+        |node: u32| node == 0 || heap.nodes.machinery.get(node as usize) == Some(&true);
+    while tells_nothing(common) {
+        common = heaviest.get(&common)?.1;
+    }
+    Some(NodeId(common))
 }
 
 /// Who made what each holder keeps.

@@ -1,0 +1,346 @@
+//! The same structure, many times over.
+//!
+//! Counting equal blocks drowns what matters: one cloned rule tree is 8,000 blocks, and its
+//! strings look like 8,000 small copies. So the unit is the largest structure that repeats: a
+//! block with all that hangs on it, as many blocks of each size from each stack as another one
+//! has. Structures that the same holders have together are one group (a tokenizer keeps its
+//! dictionary and its costs by two pointers). Then contents are compared: a group whose members
+//! look the same but differ is told as such, and only what is equal can be shared.
+
+use std::collections::HashMap;
+
+use super::equal::{Comparer, Sorted};
+use super::image::Memory;
+use super::names::Names;
+use super::reach::{NOBODY, NONE, Reach, SHARED};
+use super::roots::Holder;
+use super::shape::{self, mix};
+use super::tree::Tree;
+use crate::profile::{self, OwnerId, WalkCopies};
+
+/// Share of the bytes that makes two structures identical.
+const IDENTICAL: f64 = 0.95;
+/// Groups that save less are not told.
+const LEAST_BYTES: u64 = 16 << 10;
+/// Groups that are told.
+const MOST_GROUPS: usize = 500;
+/// Members of a group that are compared word by word where digests differ.
+const MOST_COMPARED: usize = 256;
+/// Smaller structures are equal by digest or not at all.
+const SMALL: u64 = 256;
+
+/// Whose the members are.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+enum Whose {
+    Tasks(u32),
+    ThreadLocal(u32),
+    Threads(u32),
+    /// Several of one holder, or of holders of different kinds.
+    Instances,
+}
+
+struct Group {
+    whose: Whose,
+    holder_name: String,
+    /// The same for groups that the same holders have.
+    holders: u64,
+    copies: u64,
+    bytes_each: u64,
+    blocks_each: u64,
+    bytes: u64,
+    /// Of bytes that were compared, those that are equal.
+    equal_share: f64,
+    identical: bool,
+    waste: u64,
+    blank: u64,
+    /// Bytes by node, of one member.
+    nodes: HashMap<u32, u64>,
+}
+
+pub(super) struct Finder<'a, M> {
+    pub(super) names: &'a Names<'a>,
+    pub(super) reach: &'a Reach,
+    pub(super) tree: &'a Tree,
+    pub(super) comparer: &'a Comparer<'a, M>,
+}
+
+impl<M: Memory> Finder<'_, M> {
+    /// Most waste first.
+    pub(super) fn find(&self, groups: &[Vec<u32>]) -> Vec<WalkCopies> {
+        let mut found: Vec<Group> = groups
+            .iter()
+            .filter(|members| {
+                let each = self.tree.bytes(members[0]);
+                each * (members.len() as u64 - 1) >= LEAST_BYTES
+            })
+            .filter_map(|members| self.group(members))
+            .collect();
+        found.sort_by_key(|group| std::cmp::Reverse(group.bytes));
+        let mut merged: Vec<Group> = Vec::new();
+        let mut known: HashMap<(Whose, u64, bool), usize> = HashMap::new();
+        for group in found {
+            let key = (group.whose, group.holders, group.identical);
+            match known.get(&key) {
+                Some(&at) => merged[at].join(group),
+                None => {
+                    known.insert(key, merged.len());
+                    merged.push(group);
+                }
+            }
+        }
+        merged.sort_by_key(|group| {
+            (
+                std::cmp::Reverse(group.waste),
+                std::cmp::Reverse(group.bytes),
+            )
+        });
+        merged.truncate(MOST_GROUPS);
+        merged.iter().map(|group| self.row(group)).collect()
+    }
+
+    fn row(&self, group: &Group) -> WalkCopies {
+        let (holder, owner) = match group.whose {
+            Whose::Tasks(owner) => (profile::Holder::Task, Some(owner)),
+            Whose::Threads(owner) => (profile::Holder::Thread, Some(owner)),
+            Whose::ThreadLocal(_) => (profile::Holder::ThreadLocal, None),
+            Whose::Instances => (profile::Holder::Instance, None),
+        };
+        WalkCopies {
+            node: shape::common_node(self.names.heap, &group.nodes),
+            holder,
+            owner: owner.map(OwnerId),
+            holder_name: group.holder_name.clone(),
+            copies: group.copies,
+            bytes_each: group.bytes_each,
+            blocks_each: group.blocks_each,
+            bytes: group.bytes,
+            identical: Some(group.identical),
+            equal_share: group.equal_share,
+            waste_bytes: group.waste,
+            blank_bytes: group.blank,
+        }
+    }
+
+    /// `None` if it says nothing.
+    fn group(&self, members: &[u32]) -> Option<Group> {
+        let (whose, holders) = self.whose(members);
+        let equality = self.equality(members);
+        if whose == Whose::Instances && equality.waste < LEAST_BYTES {
+            return None;
+        }
+        let each = self.tree.bytes(members[0]);
+        Some(Group {
+            whose,
+            holder_name: self.holder_name(whose, members),
+            holders,
+            copies: members.len() as u64,
+            bytes_each: each,
+            blocks_each: self.tree.below(members[0]).len() as u64,
+            bytes: each * members.len() as u64,
+            equal_share: equality.share,
+            identical: equality.identical,
+            waste: equality.waste,
+            blank: members.iter().map(|member| self.blank(*member)).sum(),
+            nodes: self.nodes(members[0]),
+        })
+    }
+
+    fn kind(&self, member: u32) -> (Whose, u32) {
+        let colour = self.reach.colour[member as usize];
+        if colour == SHARED || colour == NOBODY {
+            return (Whose::Instances, colour);
+        }
+        let names = self.names;
+        let whose = match names.set.holders[colour as usize - 1] {
+            Holder::Task(cell) => Whose::Tasks(names.cells[cell as usize].owner),
+            Holder::ThreadLocal { slot, .. } => Whose::ThreadLocal(slot),
+            Holder::Thread(thread) | Holder::Stack(thread) => {
+                Whose::Threads(names.owner_of_thread(thread))
+            }
+            Holder::Static(_) | Holder::Data | Holder::Elsewhere => Whose::Instances,
+        };
+        (whose, colour)
+    }
+
+    /// Whose most of them are, and a number for the holders that have them.
+    fn whose(&self, members: &[u32]) -> (Whose, u64) {
+        let mut kinds: HashMap<Whose, Vec<u32>> = HashMap::new();
+        for &member in members {
+            let (whose, colour) = self.kind(member);
+            kinds.entry(whose).or_default().push(colour);
+        }
+        let most = kinds
+            .into_iter()
+            .max_by_key(|(whose, held)| (held.len(), *whose));
+        if let Some((whose, mut held)) = most
+            && whose != Whose::Instances
+            && held.len() * 2 >= members.len()
+        {
+            held.sort_unstable();
+            let number = held
+                .iter()
+                .fold(0, |sum, &colour| mix(sum, u64::from(colour)));
+            held.dedup();
+            if held.len() > 1 {
+                return (whose, number);
+            }
+        }
+        // Parts of the elements of one array hang on the same block.
+        let parents = members
+            .iter()
+            .map(|member| self.tree.parent[*member as usize]);
+        let number = parents
+            .enumerate()
+            .fold(0u64, |sum, (at, parent)| match parent {
+                NONE => sum.wrapping_add(mix(u64::from(members[at]), 1)),
+                parent => sum.wrapping_add(mix(u64::from(parent), 2)),
+            });
+        (Whose::Instances, number)
+    }
+
+    fn holder_name(&self, whose: Whose, members: &[u32]) -> String {
+        match whose {
+            Whose::ThreadLocal(slot) => self.names.roots.thread_locals[slot as usize].name.clone(),
+            Whose::Tasks(_) | Whose::Threads(_) => String::new(),
+            Whose::Instances => {
+                let colour = self.reach.colour[members[0] as usize];
+                let same = |member: &u32| self.reach.colour[*member as usize] == colour;
+                match colour {
+                    SHARED | NOBODY => String::new(),
+                    _ if members.iter().all(same) => self.names.of_colour(colour),
+                    _ => String::new(),
+                }
+            }
+        }
+    }
+
+    /// Zero or untouched bytes in the large blocks of a structure.
+    fn blank(&self, member: u32) -> u64 {
+        let scan = self.comparer.scan;
+        let facts = self
+            .tree
+            .below(member)
+            .iter()
+            .filter_map(|&block| scan.large(block));
+        facts.map(|facts| facts.untouched + facts.zero).sum()
+    }
+
+    fn nodes(&self, member: u32) -> HashMap<u32, u64> {
+        let heap = self.names.heap;
+        let mut nodes = HashMap::new();
+        for &block in self.tree.below(member) {
+            let block = heap.blocks[block as usize];
+            *nodes
+                .entry(heap.node_of_context(block.context))
+                .or_default() += block.size;
+        }
+        nodes
+    }
+
+    fn equality(&self, members: &[u32]) -> Equality {
+        let each = self.tree.bytes(members[0]);
+        let mut classes: HashMap<u64, (u64, u32)> = HashMap::new();
+        for &member in members {
+            let digest = self.comparer.digest(self.tree.below(member));
+            classes.entry(digest).or_insert((0, member)).0 += 1;
+        }
+        let by_digest: u64 = classes.values().map(|(count, _)| (count - 1) * each).sum();
+        let count = members.len() as u64;
+        let (&most, &(equal, first)) = classes
+            .iter()
+            .max_by_key(|(digest, (count, _))| (*count, **digest))
+            .unwrap_or((&0, &(0, members[0])));
+        if each < SMALL || equal == count {
+            let share = by_digest as f64 / ((count - 1) * each).max(1) as f64;
+            return Equality {
+                share,
+                identical: share >= IDENTICAL,
+                waste: by_digest,
+            };
+        }
+        let others = classes.iter().filter(|(digest, _)| **digest != most);
+        let others: Vec<(u64, u32)> = others.map(|(_, class)| *class).collect();
+        self.compare(first, equal, &others, each, by_digest)
+    }
+
+    /// Compares one of each kind with the first, of which there are `equal`.
+    fn compare(
+        &self,
+        first: u32,
+        equal: u64,
+        others: &[(u64, u32)],
+        each: u64,
+        by_digest: u64,
+    ) -> Equality {
+        let sorted = |member: u32| -> Sorted { self.comparer.sorted(self.tree.below(member)) };
+        let reference = sorted(first);
+        let (mut shares, mut compared, mut same) = ((equal - 1) as f64, equal - 1, equal);
+        let step = others.len().div_ceil(MOST_COMPARED).max(1);
+        for &(count, member) in others.iter().step_by(step) {
+            let bytes = self.comparer.equal_bytes(&reference, &sorted(member));
+            let share = bytes as f64 / reference.bytes.max(1) as f64;
+            shares += share * count as f64;
+            compared += count;
+            if share >= IDENTICAL {
+                same += count;
+            }
+        }
+        let share = shares / compared.max(1) as f64;
+        // Where not all were compared, what was seen stands for the rest.
+        let total: u64 = equal + others.iter().map(|(count, _)| count).sum::<u64>();
+        let same = same as f64 * total as f64 / (compared + 1) as f64;
+        let waste = ((same.round() as u64).saturating_sub(1) * each).max(by_digest);
+        let identical = share >= IDENTICAL && same >= total as f64 * IDENTICAL;
+        Equality {
+            share,
+            identical,
+            waste,
+        }
+    }
+}
+
+struct Equality {
+    share: f64,
+    identical: bool,
+    waste: u64,
+}
+
+impl Group {
+    /// What the same holders have, too.
+    fn join(&mut self, other: Group) {
+        let whole = (self.bytes + other.bytes).max(1) as f64;
+        self.equal_share =
+            (self.equal_share * self.bytes as f64 + other.equal_share * other.bytes as f64) / whole;
+        // Twice the copies of something small: so many more in each.
+        self.bytes_each += other.bytes / self.copies.max(1);
+        self.blocks_each += other.blocks_each * other.copies / self.copies.max(1);
+        self.bytes += other.bytes;
+        self.waste += other.waste;
+        self.blank += other.blank;
+        for (node, bytes) in other.nodes {
+            *self.nodes.entry(node).or_default() += bytes;
+        }
+    }
+}
+
+/// Are the values of several holders equal? Their blocks, each.
+pub(super) fn equal_values<M: Memory>(
+    comparer: &Comparer<M>,
+    values: &[Vec<u32>],
+) -> Option<(bool, f64)> {
+    let (first, others) = values.split_first()?;
+    if others.is_empty() {
+        return None;
+    }
+    let reference = comparer.sorted(first);
+    let mut share = 0.0;
+    let mut identical = true;
+    for other in others {
+        let other = comparer.sorted(other);
+        let most = reference.bytes.max(other.bytes).max(1);
+        let equal = comparer.equal_bytes(&reference, &other) as f64 / most as f64;
+        identical &= equal >= IDENTICAL;
+        share += equal;
+    }
+    Some((identical, share / others.len() as f64))
+}

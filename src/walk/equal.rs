@@ -1,0 +1,156 @@
+//! Are two structures equal, and by how much?
+//!
+//! Digests say whether blocks are equal, not how far they are apart: spare slots of a hash table
+//! hold garbage, so that clones differ in a few words. Blocks of two structures are paired, first
+//! those with equal digests, then those that look the same in the order in which they are met, and
+//! the latter are compared word by word. Two pointers are equal if they lead to the same place in
+//! blocks of the same look.
+
+use super::heap::Heap;
+use super::image::Memory;
+use super::index::{BlockIndex, Hit};
+use super::scan::Scan;
+use super::shape::mix;
+use super::tree::class;
+
+pub(super) struct Comparer<'a, M> {
+    pub(super) heap: &'a Heap,
+    pub(super) scan: &'a Scan,
+    pub(super) index: &'a BlockIndex<'a>,
+    pub(super) memory: &'a M,
+    pub(super) stacks: &'a [u64],
+}
+
+/// A structure's blocks, sorted for comparison.
+pub(super) struct Sorted {
+    blocks: Vec<Member>,
+    pub(super) bytes: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Member {
+    class: u64,
+    digest: u64,
+    /// Place in the structure.
+    at: u32,
+    block: u32,
+}
+
+impl<M: Memory> Comparer<'_, M> {
+    fn class(&self, block: u32) -> u64 {
+        class(self.heap, self.stacks, &self.heap.blocks[block as usize])
+    }
+
+    /// The same for structures with the same contents.
+    pub(super) fn digest(&self, blocks: &[u32]) -> u64 {
+        blocks.iter().fold(0, |sum, &block| {
+            let digest = self.scan.digest[block as usize];
+            sum.wrapping_add(mix(self.class(block), digest))
+        })
+    }
+
+    pub(super) fn sorted(&self, blocks: &[u32]) -> Sorted {
+        let member = |(at, &block): (u32, &u32)| Member {
+            class: self.class(block),
+            digest: self.scan.digest[block as usize],
+            at,
+            block,
+        };
+        let mut members: Vec<Member> = (0u32..).zip(blocks).map(member).collect();
+        members.sort_unstable();
+        let size = |block: &u32| self.heap.blocks[*block as usize].size;
+        Sorted {
+            blocks: members,
+            bytes: blocks.iter().map(size).sum(),
+        }
+    }
+
+    /// Bytes of `a` that have an equal in `b`.
+    pub(super) fn equal_bytes(&self, a: &Sorted, b: &Sorted) -> u64 {
+        let (mut left, mut right) = (Vec::new(), Vec::new());
+        let mut equal = 0;
+        let (mut i, mut j) = (0, 0);
+        while i < a.blocks.len() && j < b.blocks.len() {
+            let (x, y) = (a.blocks[i], b.blocks[j]);
+            match (x.class, x.digest).cmp(&(y.class, y.digest)) {
+                std::cmp::Ordering::Equal => {
+                    equal += self.heap.blocks[x.block as usize].size;
+                    i += 1;
+                    j += 1;
+                }
+                std::cmp::Ordering::Less => {
+                    left.push(x);
+                    i += 1;
+                }
+                std::cmp::Ordering::Greater => {
+                    right.push(y);
+                    j += 1;
+                }
+            }
+        }
+        left.extend(&a.blocks[i..]);
+        right.extend(&b.blocks[j..]);
+        equal + self.equal_in_pairs(left, right)
+    }
+
+    fn equal_in_pairs(&self, mut left: Vec<Member>, mut right: Vec<Member>) -> u64 {
+        let order = |member: &Member| (member.class, member.at);
+        left.sort_unstable_by_key(order);
+        right.sort_unstable_by_key(order);
+        let mut equal = 0;
+        let mut j = 0;
+        for x in left {
+            while j < right.len() && right[j].class < x.class {
+                j += 1;
+            }
+            if j < right.len() && right[j].class == x.class {
+                equal += self.equal_words(x.block, right[j].block);
+                j += 1;
+            }
+        }
+        equal
+    }
+
+    /// Equal bytes of two blocks of one size.
+    fn equal_words(&self, a: u32, b: u32) -> u64 {
+        const STEP: u64 = 1 << 16;
+        let (a, b) = (self.heap.blocks[a as usize], self.heap.blocks[b as usize]);
+        let mut equal = 0;
+        let mut at = 0;
+        let (mut x, mut y) = (Vec::new(), Vec::new());
+        while at < a.size {
+            let len = (a.size - at).min(STEP);
+            self.copy(a.address + at, len, &mut x);
+            self.copy(b.address + at, len, &mut y);
+            let same = x
+                .iter()
+                .zip(&y)
+                .filter(|(x, y)| x == y || self.both_point(**x, **y));
+            equal += (same.count() as u64 * 8).min(len);
+            at += len;
+        }
+        equal
+    }
+
+    fn copy(&self, start: u64, len: u64, into: &mut Vec<u64>) {
+        into.clear();
+        into.resize(len.div_ceil(8) as usize, 0);
+        self.memory.visit(start, start + len, |at, bytes| {
+            let from = ((at - start) / 8) as usize;
+            for (slot, word) in into[from..].iter_mut().zip(super::scan::words(bytes)) {
+                *slot = word;
+            }
+        });
+    }
+
+    fn both_point(&self, x: u64, y: u64) -> bool {
+        match (self.index.find(x), self.index.find(y)) {
+            (Some(x), Some(y)) => x.offset == y.offset && self.look_the_same(x, y),
+            _ => false,
+        }
+    }
+
+    fn look_the_same(&self, x: Hit, y: Hit) -> bool {
+        x.block == y.block || self.class(x.block) == self.class(y.block)
+    }
+}
