@@ -25,6 +25,7 @@ mod names;
 mod oversized;
 mod pages;
 mod reach;
+mod recorded;
 mod regions;
 mod restart;
 mod roots;
@@ -44,6 +45,7 @@ pub use heap::{
     StaticSlot, ThreadInfo, ThreadLocalSlot,
 };
 pub use image::{Image, Memory};
+pub use recorded::{blocks, heap};
 pub use stop::StoppedThread;
 
 /// How a walk is made.

@@ -11,7 +11,6 @@ pub struct About {
     pub configuration: Configuration,
     pub task_ids: &'static str,
     pub warnings: Vec<String>,
-    pub target: Option<Target>,
 }
 
 /// Executables that were looked at. Looking takes a while for a large one: each once.
@@ -46,7 +45,6 @@ impl Known {
                     },
                     task_ids: "none",
                     warnings: vec![format!("{}: {error}", exe.display())],
-                    target: None,
                 },
             };
             self.about.insert(exe.to_owned(), about);
@@ -86,6 +84,5 @@ fn describe(target: Target, walks: bool) -> About {
         configuration,
         task_ids: target.task_id_method(),
         warnings,
-        target: Some(target),
     }
 }

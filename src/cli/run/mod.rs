@@ -7,7 +7,9 @@ mod configure;
 mod launch;
 mod library;
 mod limits;
+mod moments;
 mod signals;
+mod walker;
 mod watch;
 
 use std::ffi::OsString;

@@ -1,14 +1,17 @@
 //! The time from the program's start to its end.
 
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::super::Error;
 use super::configure::Known;
+use super::walker::{Exiting, Knowledge, Walker};
 use super::{Plan, launch, library, limits, signals};
 use crate::profile::recording::{Ending, Facts, Host, Recorded, collect};
 use crate::profile::{Profile, Timeline, target};
@@ -50,6 +53,8 @@ pub fn watch(plan: &Plan) -> Result<Watched, Error> {
         library,
         timeline: Timeline::default(),
         finished: None,
+        knowledge: Arc::default(),
+        processes: HashMap::new(),
     };
     let status = watch
         .until_it_ends(&mut host, child)
@@ -101,11 +106,19 @@ fn look_at(plan: &Plan, known: &mut Known) -> Result<Vec<String>, Error> {
 struct Watch<'a> {
     plan: &'a Plan,
     known: Known,
-    #[allow(dead_code)]
     library: PathBuf,
     timeline: Timeline,
     /// Rows of finished tasks of the program, as of its last moment.
     finished: Option<Vec<u32>>,
+    knowledge: Arc<Mutex<Knowledge>>,
+    /// By pid.
+    processes: HashMap<i32, Process>,
+}
+
+/// A process that records.
+struct Process {
+    walker: Walker,
+    exiting: Option<Exiting>,
 }
 
 /// Readable when the process has ended. `None` on kernels without it: then a tick is waited for.
@@ -153,7 +166,7 @@ impl Watch<'_> {
         loop {
             let known = &mut self.known;
             host.tick(|exe| known.about(exe).configuration.clone())?;
-            self.look_at_those_who_leave(host, pid);
+            self.look_after(host, pid);
             if host.elapsed_ms() >= next_point {
                 self.add_point(host, pid, &mut step);
                 next_point = host.elapsed_ms() + step;
@@ -165,13 +178,37 @@ impl Watch<'_> {
         }
     }
 
-    fn look_at_those_who_leave(&mut self, host: &Host, pid: i32) {
-        for recorded in host.taken().filter(|r| r.state_is(State::Exiting)) {
-            if recorded.pid() == pid {
-                self.finished = finished_tasks(recorded);
+    /// Walks where it is time, and lets go who waits at its end.
+    fn look_after(&mut self, host: &Host, pid: i32) {
+        let now = host.elapsed_ms();
+        for recorded in host.taken() {
+            if self.plan.walks && recorded.state_is(State::Recording) {
+                self.process(recorded).walker.tick(now);
             }
-            recorded.release();
+            if recorded.state_is(State::Exiting) {
+                if recorded.pid() == pid && self.finished.is_none() {
+                    self.finished = finished_tasks(recorded);
+                }
+                let process = self.process(recorded);
+                if process.walker.is_done_with(now, &mut process.exiting) {
+                    recorded.release();
+                }
+            }
         }
+    }
+
+    fn process(&mut self, recorded: &Arc<Recorded>) -> &mut Process {
+        self.processes
+            .entry(recorded.pid())
+            .or_insert_with(|| Process {
+                walker: Walker::new(
+                    recorded.clone(),
+                    &self.library,
+                    self.plan.memory_limit,
+                    self.knowledge.clone(),
+                ),
+                exiting: None,
+            })
     }
 
     fn add_point(&mut self, host: &Host, pid: i32, step: &mut u32) {
@@ -221,7 +258,14 @@ impl Watch<'_> {
                 facts.timeline = std::mem::take(&mut self.timeline);
             }
             facts.ending.replaced = recorded.state_is(State::Replaced);
-            let profile = with_progress(|progress| collect(recorded, facts, progress));
+            if let Some(process) = self.processes.remove(&recorded.pid()) {
+                add_walks(&mut facts, process.walker);
+            }
+            let knowledge = self.knowledge.clone();
+            let mut knowledge = knowledge.lock().unwrap_or_else(PoisonError::into_inner);
+            let namer = &mut knowledge.namer;
+            let profile = with_progress(|progress| collect(recorded, facts, namer, progress));
+            drop(knowledge);
             watched.profiles.push((program_name(&profile), profile));
         }
         if watched.profiles.is_empty() {
@@ -248,6 +292,22 @@ impl Watch<'_> {
             ..Facts::default()
         }
     }
+}
+
+fn add_walks(facts: &mut Facts, walker: Walker) {
+    let (mut walks, error) = walker.finish();
+    if let Some(error) = error {
+        facts
+            .warnings
+            .push(format!("the heap could not be looked at: {error}"));
+    }
+    for (at, walk) in walks.iter_mut().enumerate() {
+        walk.memory.moment = format!("walk {} at {:.1} s", at + 1, walk.at_s);
+    }
+    facts.memory = walks.last().map(|walk| walk.memory.clone());
+    let fullest = walks.iter().max_by_key(|walk| walk.live_bytes);
+    facts.memory_at_peak = fullest.map(|walk| walk.memory.clone());
+    facts.walks = walks;
 }
 
 /// Shows how far naming has come, if that takes long enough to wonder.

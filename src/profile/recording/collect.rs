@@ -5,9 +5,8 @@
 //! stay those of the recording, so that what a walk found keeps its meaning.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use super::super::symbolize::Symbolizer;
 use super::super::{
     ContextId, Contexts, Memory, NodeId, Owner, OwnerId, OwnerKind, Profile, Program, Recording,
     Timeline, Totals, Walk, Worker,
@@ -44,7 +43,12 @@ pub struct Facts {
 }
 
 /// Makes the profile. `progress` is told (done, all) addresses now and then.
-pub fn collect(recorded: &Recorded, facts: Facts, progress: &dyn Fn(usize, usize)) -> Profile {
+pub fn collect(
+    recorded: &Recorded,
+    facts: Facts,
+    namer: &mut Namer,
+    progress: &dyn Fn(usize, usize),
+) -> Profile {
     let live = recorded.live();
     let tables = recorded.tables();
     let counters = recorded.counters(tables.contexts.len());
@@ -59,13 +63,13 @@ pub fn collect(recorded: &Recorded, facts: Facts, progress: &dyn Fn(usize, usize
         workers: facts.workers,
         ..Profile::default()
     };
-    let mut namer = Namer::new(&tables, recorded.exe());
-    namer.name_nodes(&mut profile, progress);
-    profile.recording.debug_info = namer.has_debug_info();
-    profile.owners = owners(&tables, &mut namer);
+    let exe = recorded.exe();
+    namer.name_nodes(&tables, &exe, &mut profile, progress);
+    profile.recording.debug_info = namer.has_debug_info(&exe);
+    profile.owners = owners(&tables, namer, &exe);
     rows::fill_owners(&mut profile, &tables, &live, facts.finished.as_deref());
     profile.totals = totals(recorded, &profile);
-    say_what_is_missing(&mut profile, &namer);
+    say_what_is_missing(&mut profile, namer);
     profile
 }
 
@@ -165,15 +169,15 @@ fn contexts(tables: &Tables, counters: &[CounterSums], live: &LiveTable) -> Cont
     contexts
 }
 
-fn owners(tables: &Tables, namer: &mut Namer) -> Vec<Owner> {
+fn owners(tables: &Tables, namer: &mut Namer, exe: &Path) -> Vec<Owner> {
     tables
         .owners
         .iter()
-        .map(|copy| owner(copy, tables, namer))
+        .map(|copy| owner(copy, tables, namer, exe))
         .collect()
 }
 
-fn owner(copy: &OwnerCopy, tables: &Tables, namer: &mut Namer) -> Owner {
+fn owner(copy: &OwnerCopy, tables: &Tables, namer: &mut Namer, exe: &Path) -> Owner {
     let kind = match copy.kind {
         kind if kind == wire::OwnerKind::Task as u32 => OwnerKind::Task,
         kind if kind == wire::OwnerKind::Thread as u32 => OwnerKind::Thread,
@@ -191,7 +195,7 @@ fn owner(copy: &OwnerCopy, tables: &Tables, namer: &mut Namer) -> Owner {
         ..Owner::default()
     };
     if kind == OwnerKind::Task {
-        match namer.task_name(copy, tables) {
+        match namer.task_name(copy, tables, exe) {
             Some(name) => {
                 owner.name = name.name;
                 owner.full_name = name.full_name;
@@ -231,18 +235,13 @@ fn say_what_is_missing(profile: &mut Profile, namer: &Namer) {
     }
 }
 
-/// What [`Namer`] needs to know of modules by path.
-pub(super) fn path_of(module: &super::ModuleCopy, exe: &PathBuf) -> PathBuf {
+/// The file of a module; the program itself has no path of its own in the loader's list.
+pub fn path_of(module: &super::ModuleCopy, exe: &Path) -> PathBuf {
     use std::os::unix::ffi::OsStringExt;
     if module.path.is_empty() {
-        return exe.clone();
+        return exe.to_owned();
     }
     PathBuf::from(std::ffi::OsString::from_vec(module.path.clone()))
-}
-
-/// Symbolizers are expensive to make anew: one for a whole run.
-pub(super) fn symbolizer() -> Symbolizer {
-    Symbolizer::new()
 }
 
 /// Texts with numbers of their own.

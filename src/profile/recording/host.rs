@@ -7,6 +7,7 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use crate::sys::segment;
@@ -20,19 +21,26 @@ pub struct Host {
     session: &'static Session,
     id: i32,
     started: Instant,
-    pub recordings: Vec<Recorded>,
+    recordings: Vec<Arc<Recorded>>,
 }
 
 /// One recording, as attached in this process.
 pub struct Recorded {
-    extents: Vec<(*mut u8, usize)>,
+    /// Filled in order; never taken back.
+    extents: [OnceLock<Attached>; EXTENTS],
     started: Instant,
 }
 
+#[derive(Clone, Copy)]
+struct Attached {
+    base: *mut u8,
+    bytes: usize,
+}
+
 // SAFETY: the extents stay attached; what is in them is read and written as atomics only.
-unsafe impl Send for Recorded {}
+unsafe impl Send for Attached {}
 // SAFETY: as above.
-unsafe impl Sync for Recorded {}
+unsafe impl Sync for Attached {}
 
 /// What a process is told before its own code runs.
 #[derive(Clone, Default)]
@@ -49,10 +57,10 @@ pub struct Configuration {
 
 impl ExtentMap for Recorded {
     fn extent(&self, index: usize) -> (*mut u8, usize) {
-        self.extents
-            .get(index)
-            .copied()
-            .unwrap_or((std::ptr::null_mut(), 0))
+        match self.extents.get(index).and_then(OnceLock::get) {
+            Some(attached) => (attached.base, attached.bytes),
+            None => (std::ptr::null_mut(), 0),
+        }
     }
 }
 
@@ -110,7 +118,7 @@ impl Host {
         self.session.heartbeat.fetch_add(1, Release);
         let now = self.elapsed_ms();
         let follow = self.session.follow.load(Relaxed);
-        for recorded in &mut self.recordings {
+        for recorded in &self.recordings {
             recorded.header().now_ms.store(now, Relaxed);
             recorded.extend()?;
             if recorded.state_is(State::Attached) {
@@ -122,7 +130,7 @@ impl Host {
     }
 
     /// Recordings that a process has taken.
-    pub fn taken(&self) -> impl Iterator<Item = &Recorded> {
+    pub fn taken(&self) -> impl Iterator<Item = &Arc<Recorded>> {
         self.recordings
             .iter()
             .filter(|r| r.header().pid.load(Relaxed) != 0)
@@ -139,7 +147,7 @@ impl Host {
         while self.recordings.len() < wanted {
             let (recorded, id) = Recorded::new(self.started)?;
             let slot = &self.session.processes[self.recordings.len()];
-            self.recordings.push(recorded);
+            self.recordings.push(Arc::new(recorded));
             slot.recording.store(id + 1, Release);
         }
         Ok(())
@@ -167,17 +175,20 @@ impl Recorded {
             (*header).extents_used.store(1, Relaxed);
             (*header).arena.store(Place::new(0, first).0, Relaxed);
         }
-        let mut recorded = Recorded {
-            extents: vec![(base, extent_bytes(0))],
-            started,
+        let extents = [const { OnceLock::new() }; EXTENTS];
+        let first = Attached {
+            base,
+            bytes: extent_bytes(0),
         };
+        let _ = extents[0].set(first);
+        let recorded = Recorded { extents, started };
         recorded.extend()?;
         Ok((recorded, id))
     }
 
     pub fn header(&self) -> &Header {
         // SAFETY: extent 0 starts with a header, and stays attached.
-        unsafe { &*self.extents[0].0.cast::<Header>() }
+        unsafe { &*self.extent(0).0.cast::<Header>() }
     }
 
     pub fn elapsed_s(&self) -> f64 {
@@ -202,10 +213,12 @@ impl Recorded {
     }
 
     /// Makes the extent after the next.
-    fn extend(&mut self) -> io::Result<()> {
+    fn extend(&self) -> io::Result<()> {
         let used = self.header().extents_used.load(Acquire) as usize;
-        while self.extents.len() < (used + 2).min(EXTENTS) {
-            let index = self.extents.len();
+        for index in 0..(used + 2).min(EXTENTS) {
+            if self.extents[index].get().is_some() {
+                continue;
+            }
             let bytes = extent_bytes(index);
             let Ok((id, base)) = make_segment(bytes) else {
                 // The first is needed at all; without a further one the tables end up full, and
@@ -216,7 +229,7 @@ impl Recorded {
                     Ok(())
                 };
             };
-            self.extents.push((base, bytes));
+            let _ = self.extents[index].set(Attached { base, bytes });
             let extent = &self.header().extents[index];
             extent.bytes.store(bytes as u64, Relaxed);
             extent.segment.store(id + 1, Release);

@@ -7,6 +7,7 @@ mod host;
 mod rows;
 mod tables;
 
-pub use collect::{Ending, Facts, collect};
+pub use collect::{Ending, Facts, collect, path_of};
+pub use frames::{Namer, Names};
 pub use host::{Configuration, Host, Recorded};
 pub use tables::{CounterSums, LiveTable, ModuleCopy, OwnerCopy, RowCopy, Tables, ThreadCopy};

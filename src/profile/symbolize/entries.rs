@@ -6,7 +6,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use gimli::{AttributeValue, UnitOffset};
 
@@ -22,7 +22,7 @@ const MOST_HOPS: usize = 4;
 pub(super) struct Entries {
     /// By offset in `.debug_info`.
     headers: Vec<(usize, Header)>,
-    units: RefCell<HashMap<usize, Option<Rc<Unit>>>>,
+    units: RefCell<HashMap<usize, Option<Arc<Unit>>>>,
 }
 
 impl Entries {
@@ -41,13 +41,13 @@ impl Entries {
     }
 
     /// The unit that holds this offset of `.debug_info`.
-    pub fn unit(&self, info: &DebugInfo, at: usize) -> Option<Rc<Unit>> {
+    pub fn unit(&self, info: &DebugInfo, at: usize) -> Option<Arc<Unit>> {
         let after = self.headers.partition_point(|(offset, _)| *offset <= at);
         let (start, header) = self.headers.get(after.checked_sub(1)?)?;
         let mut units = self.units.borrow_mut();
         let unit = units
             .entry(*start)
-            .or_insert_with(|| info.dwarf().unit(*header).ok().map(Rc::new));
+            .or_insert_with(|| info.dwarf().unit(*header).ok().map(Arc::new));
         unit.clone()
     }
 

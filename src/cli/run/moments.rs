@@ -1,0 +1,188 @@
+//! When to walk.
+//!
+//! Walking at fixed intervals misses short peaks and stops a quiet program for nothing. A walk
+//! follows the program instead: when its live bytes have come to rest after growing or falling,
+//! again when the rest lasts (idle tasks show only then), when they outgrow those at the last
+//! walk, when a limit is crossed, and before exit. Beyond the first rest, pauses may take a
+//! twentieth of the run.
+
+use std::time::Duration;
+
+use crate::profile::WalkReason;
+
+/// Live bytes rest when they stay within this share, for so long.
+const STILL: f64 = 0.02;
+const REST_MS: u32 = 120;
+/// Or this many bytes: noise of a runtime.
+const NOISE: u64 = 64 << 10;
+/// Looked at again when the rest has lasted so many times as long as at the last look.
+const LONGER: u32 = 8;
+const OUTGROWN: f64 = 1.5;
+const SHARE_OF_RUN: f64 = 0.05;
+/// Allowed before the run is long enough for its share to be anything.
+const ALLOWANCE: Duration = Duration::from_millis(100);
+/// Less than this is not worth a look while it grows.
+const SMALL: u64 = 1 << 20;
+
+/// Decides from samples of live bytes. Values in, reasons out: no clock of its own.
+#[derive(Default)]
+pub struct Moments {
+    limit: Option<u64>,
+    limit_crossed: bool,
+    /// Around which live bytes rest, and since when.
+    level: u64,
+    since_ms: u32,
+    /// Live bytes at the last walk, and how long the rest had lasted then; none before the first.
+    walked: Option<(u64, u32)>,
+    paused: Duration,
+    rested: bool,
+}
+
+impl Moments {
+    pub fn new(limit: Option<u64>) -> Moments {
+        Moments {
+            limit,
+            ..Moments::default()
+        }
+    }
+
+    /// A sample. Returns why a walk is due now, if it is.
+    pub fn sample(&mut self, now_ms: u32, live: u64) -> Option<WalkReason> {
+        let band = ((self.level as f64 * STILL) as u64).max(NOISE);
+        if live.abs_diff(self.level) > band {
+            self.level = live;
+            self.since_ms = now_ms;
+        }
+        if self.limit.is_some_and(|limit| live >= limit) && !self.limit_crossed {
+            self.limit_crossed = true;
+            return Some(WalkReason::Limit);
+        }
+        let rest = now_ms.saturating_sub(self.since_ms);
+        let reason = match self.walked {
+            None if rest >= REST_MS => Some(WalkReason::Plateau),
+            None if live > SMALL => Some(WalkReason::Growth),
+            None => None,
+            Some((last, at_rest)) => self.compare(live, last, rest, at_rest),
+        };
+        reason.filter(|_| self.may_pause(now_ms))
+    }
+
+    fn compare(&self, live: u64, last: u64, rest: u32, at_rest: u32) -> Option<WalkReason> {
+        let moved = live.abs_diff(last) > ((last as f64 * STILL * 2.0) as u64).max(NOISE);
+        if live > SMALL && live as f64 > last as f64 * OUTGROWN {
+            return Some(WalkReason::Growth);
+        }
+        if rest < REST_MS {
+            return None;
+        }
+        match moved {
+            true if live < last => Some(WalkReason::Fall),
+            true => Some(WalkReason::Plateau),
+            false => (rest >= at_rest.max(REST_MS) * LONGER).then_some(WalkReason::Plateau),
+        }
+    }
+
+    /// Until the first rest, only that pauses stay short in sum; then their share of the run.
+    fn may_pause(&self, now_ms: u32) -> bool {
+        let run = f64::from(now_ms) / 1000.0;
+        let allowed = match self.rested {
+            true => run * SHARE_OF_RUN,
+            false => (run * SHARE_OF_RUN).max(ALLOWANCE.as_secs_f64()),
+        };
+        self.walked.is_none() || self.paused.as_secs_f64() < allowed
+    }
+
+    /// A walk was made.
+    pub fn walked(&mut self, now_ms: u32, live: u64, pause: Duration) {
+        let rest = now_ms.saturating_sub(self.since_ms);
+        self.rested |= rest >= REST_MS;
+        self.walked = Some((live, rest));
+        self.paused += pause;
+    }
+
+    /// Is the last walk so recent, and so like what is there now, that another tells nothing?
+    pub fn is_fresh(&self, now_ms: u32, live: u64) -> bool {
+        const RECENT_MS: u32 = 300;
+        let rest = now_ms.saturating_sub(self.since_ms);
+        self.walked.is_some_and(|(last, at_rest)| {
+            live.abs_diff(last) <= NOISE && rest.saturating_sub(at_rest) < RECENT_MS
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MB: u64 = 1 << 20;
+
+    /// Times and reasons of the walks that a curve of live bytes leads to.
+    fn walks(curve: impl Fn(u32) -> u64, until_ms: u32, pause: Duration) -> Vec<(u32, WalkReason)> {
+        let mut moments = Moments::new(None);
+        let mut found = Vec::new();
+        for now in (0..until_ms).step_by(5) {
+            if let Some(reason) = moments.sample(now, curve(now)) {
+                moments.walked(now, curve(now), pause);
+                found.push((now, reason));
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn a_rest_is_walked_soon_and_again_when_it_lasts() {
+        let found = walks(|_| 50 * MB, 3000, Duration::from_millis(1));
+        assert!(found[0].0 <= 5 && found.len() >= 2, "{found:?}");
+        assert!(found.last().unwrap().0 >= 900, "{found:?}");
+    }
+
+    #[test]
+    fn a_short_peak_is_walked() {
+        let curve = |now| {
+            if (1000..1050).contains(&now) {
+                80 * MB
+            } else {
+                2 * MB
+            }
+        };
+        let found = walks(curve, 2000, Duration::from_millis(10));
+        assert!(
+            found.iter().any(|(at, _)| (1000..1050).contains(at)),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn a_server_that_is_never_quiet_is_walked_within_the_budget() {
+        let noise =
+            |now: u32| 40 * MB + u64::from(now.wrapping_mul(2_654_435_761) >> 8) % (30 * MB);
+        let pause = Duration::from_millis(40);
+        let found = walks(noise, 20_000, pause);
+        assert!(!found.is_empty());
+        assert!(
+            pause * found.len() as u32 <= Duration::from_millis(1140),
+            "{}",
+            found.len()
+        );
+    }
+
+    #[test]
+    fn a_fall_is_walked() {
+        let curve = |now| if now < 1000 { 80 * MB } else { 5 * MB };
+        let found = walks(curve, 3000, Duration::from_millis(5));
+        assert!(
+            found
+                .iter()
+                .any(|(at, why)| *at > 1000 && *why == WalkReason::Fall),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn the_limit_is_walked_once() {
+        let mut moments = Moments::new(Some(10 * MB));
+        assert_eq!(moments.sample(0, 20 * MB), Some(WalkReason::Limit));
+        moments.walked(0, 20 * MB, Duration::ZERO);
+        assert_eq!(moments.sample(5, 20 * MB), None);
+    }
+}

@@ -1,0 +1,268 @@
+//! Walks while the program runs: each on a thread of its own, so that the recording is looked
+//! after meanwhile.
+//!
+//! The program stands still only while memory is copied; the analysis comes after it has gone on.
+//! One walk at a time, except for the last: a process that waits at its end is not kept waiting
+//! for the analysis of an earlier walk.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::moments::Moments;
+use crate::profile::recording::{ModuleCopy, Namer, Recorded, Tables, path_of};
+use crate::profile::target::{self, StaticSymbol, ThreadLocalSymbol};
+use crate::profile::{Walk, WalkReason};
+use crate::walk::{self, Roots, StaticSlot, ThreadLocalSlot, WalkError};
+
+/// Walks that a profile keeps.
+const KEPT: usize = 12;
+
+/// The walks of one process.
+pub struct Walker {
+    recorded: Arc<Recorded>,
+    options: walk::Options,
+    pub moments: Moments,
+    /// Shared by the walks of all processes: what it has learned of files is used again.
+    knowledge: Arc<Mutex<Knowledge>>,
+    running: Vec<Running>,
+    results: Arc<Mutex<Results>>,
+}
+
+struct Running {
+    thread: JoinHandle<()>,
+    copied: Arc<AtomicBool>,
+}
+
+#[derive(Default)]
+struct Results {
+    walks: Vec<Walk>,
+    /// Pauses that the moments have not been told of yet: (live bytes, pause).
+    pauses: Vec<(u64, Duration)>,
+    error: Option<String>,
+}
+
+/// Names and roots, by file.
+#[derive(Default)]
+pub struct Knowledge {
+    pub namer: Namer,
+    files: HashMap<PathBuf, (Vec<ThreadLocalSymbol>, Vec<StaticSymbol>, Option<i64>)>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Walker {
+    pub fn new(
+        recorded: Arc<Recorded>,
+        library: &Path,
+        limit: Option<u64>,
+        knowledge: Arc<Mutex<Knowledge>>,
+    ) -> Walker {
+        let own_library = library.to_string_lossy().into_owned();
+        Walker {
+            recorded,
+            options: walk::Options {
+                own_library,
+                ..walk::Options::default()
+            },
+            moments: Moments::new(limit),
+            knowledge,
+            running: Vec::new(),
+            results: Arc::default(),
+        }
+    }
+
+    /// To be called at every tick. Starts a walk if one is due.
+    pub fn tick(&mut self, now_ms: u32) {
+        self.note_pauses(now_ms);
+        let busy = self.running.iter().any(|walk| !walk.thread.is_finished());
+        self.running.retain(|walk| !walk.thread.is_finished());
+        if busy || lock(&self.results).error.is_some() {
+            return;
+        }
+        let live = self.live_bytes();
+        if let Some(reason) = self.moments.sample(now_ms, live) {
+            self.start(reason);
+        }
+    }
+
+    /// The process waits at its end. True when it can be let go.
+    pub fn is_done_with(&mut self, now_ms: u32, exiting: &mut Option<Exiting>) -> bool {
+        self.note_pauses(now_ms);
+        match exiting {
+            Some(Exiting(copied)) => copied.load(Acquire),
+            None => {
+                let failed = lock(&self.results).error.is_some();
+                if failed || self.moments.is_fresh(now_ms, self.live_bytes()) {
+                    return true;
+                }
+                self.start(WalkReason::Exit);
+                let copied = self.running.last().map(|walk| walk.copied.clone());
+                *exiting = copied.map(Exiting);
+                exiting.is_none()
+            }
+        }
+    }
+
+    fn live_bytes(&self) -> u64 {
+        let header = self.recorded.header();
+        header
+            .live_bytes
+            .load(std::sync::atomic::Ordering::Relaxed)
+            .max(0) as u64
+    }
+
+    fn note_pauses(&mut self, now_ms: u32) {
+        for (live, pause) in std::mem::take(&mut lock(&self.results).pauses) {
+            self.moments.walked(now_ms, live, pause);
+        }
+    }
+
+    fn start(&mut self, reason: WalkReason) {
+        let copied = Arc::new(AtomicBool::new(false));
+        let job = Job {
+            recorded: self.recorded.clone(),
+            options: self.options.clone(),
+            reason,
+            knowledge: self.knowledge.clone(),
+            results: self.results.clone(),
+            copied: copied.clone(),
+        };
+        let thread = std::thread::Builder::new().name("taskheap-look".to_owned());
+        if let Ok(thread) = thread.spawn(move || job.run()) {
+            self.running.push(Running { thread, copied });
+        }
+    }
+
+    /// Waits for what is still being analysed. The walks in the order of time, and why there are
+    /// none.
+    pub fn finish(mut self) -> (Vec<Walk>, Option<String>) {
+        for walk in self.running.drain(..) {
+            let _ = walk.thread.join();
+        }
+        let mut results = lock(&self.results);
+        let mut walks = std::mem::take(&mut results.walks);
+        walks.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
+        (walks, results.error.take())
+    }
+}
+
+/// A last walk, and whether its copy is made.
+pub struct Exiting(Arc<AtomicBool>);
+
+struct Job {
+    recorded: Arc<Recorded>,
+    options: walk::Options,
+    reason: WalkReason,
+    knowledge: Arc<Mutex<Knowledge>>,
+    results: Arc<Mutex<Results>>,
+    copied: Arc<AtomicBool>,
+}
+
+impl Job {
+    fn run(self) {
+        let at_s = self.recorded.elapsed_s();
+        let captured = walk::capture(self.recorded.pid(), &self.options, || {
+            let live = self.recorded.live();
+            Ok((walk::blocks(&live.blocks), self.recorded.tables()))
+        });
+        let captured = match captured {
+            Ok(captured) => captured,
+            Err(error) => {
+                self.copied.store(true, Release);
+                // A process that ends is no fault of the walk.
+                if !matches!(error, WalkError::Gone) {
+                    lock(&self.results).error = Some(error.to_string());
+                }
+                return;
+            }
+        };
+        let live = captured.blocks.iter().map(|block| block.size).sum();
+        lock(&self.results)
+            .pauses
+            .push((live, captured.image.pause));
+        self.copied.store(true, Release);
+        let tables = captured.tables;
+        let exe = self.recorded.exe();
+        let (names, roots) = {
+            let mut knowledge = lock(&self.knowledge);
+            let names = knowledge.namer.names(&tables, &exe);
+            (names, knowledge.roots(&tables, &exe))
+        };
+        let mut heap = walk::heap(&tables, captured.blocks, &names);
+        let mut walk = walk::analyze(&captured.image, &mut heap, &roots);
+        walk.at_s = at_s;
+        walk.reason = self.reason;
+        walk.memory.at_s = at_s;
+        keep(&mut lock(&self.results).walks, walk);
+    }
+}
+
+/// Of too many walks the least telling goes: neither the first, nor the last, nor the fullest.
+fn keep(walks: &mut Vec<Walk>, walk: Walk) {
+    walks.push(walk);
+    if walks.len() <= KEPT {
+        return;
+    }
+    let fullest = (0..walks.len()).max_by_key(|at| walks[*at].live_bytes);
+    let goes = (1..walks.len() - 1)
+        .filter(|at| Some(*at) != fullest)
+        .min_by_key(|at| walks[*at].live_bytes);
+    if let Some(at) = goes {
+        walks.remove(at);
+    }
+}
+
+impl Knowledge {
+    /// Thread-locals and statics by name, of all modules that are loaded.
+    fn roots(&mut self, tables: &Tables, exe: &Path) -> Roots {
+        let mut roots = Roots::default();
+        for module in tables.modules.iter().filter(|module| module.unloaded == 0) {
+            self.add_roots(&mut roots, module, &path_of(module, exe));
+        }
+        roots
+    }
+
+    fn add_roots(&mut self, roots: &mut Roots, module: &ModuleCopy, path: &Path) {
+        let file =
+            self.files.entry(path.to_owned()).or_insert_with(|| {
+                match target::inspect_object(path) {
+                    Ok(found) => {
+                        let offset = found.tls.map(|block| block.offset_in_executable);
+                        (found.thread_locals, found.statics, offset)
+                    }
+                    Err(_) => (Vec::new(), Vec::new(), None),
+                }
+            });
+        let (thread_locals, statics, offset) = (&file.0, &file.1, file.2);
+        // The loader says where the block of a library is; the executable's place is fixed.
+        let block = match module.path.is_empty() {
+            true => offset.unwrap_or(0),
+            false => module.tls_offset,
+        };
+        // Far from the thread pointer it is a block that was allocated for one thread.
+        if (-(1 << 20)..0).contains(&block) {
+            roots.static_tls_bytes = roots.static_tls_bytes.max(block.unsigned_abs());
+            roots
+                .thread_locals
+                .extend(thread_locals.iter().map(|symbol| ThreadLocalSlot {
+                    name: symbol.name.clone(),
+                    offset: block + symbol.offset_in_block as i64,
+                    size: symbol.size,
+                }));
+        }
+        roots
+            .statics
+            .extend(statics.iter().map(|symbol| StaticSlot {
+                name: symbol.name.clone(),
+                avma: module.bias.wrapping_add(symbol.svma),
+                size: symbol.size,
+            }));
+    }
+}
