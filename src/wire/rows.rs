@@ -53,14 +53,12 @@ pub enum Allocator {
     Wrapper = 3,
     /// A `malloc` that the executable itself defines, of neither of these.
     OwnMalloc = 4,
-    /// A `#[global_allocator]` that allocates by itself, at `__rust_alloc`.
-    OwnRust = 5,
 }
 
 impl Allocator {
     pub fn from_word(word: u32) -> Option<Allocator> {
         use Allocator::*;
-        let all = [Malloc, Jemalloc, Mimalloc, Wrapper, OwnMalloc, OwnRust];
+        let all = [Malloc, Jemalloc, Mimalloc, Wrapper, OwnMalloc];
         all.into_iter().find(|allocator| *allocator as u32 == word)
     }
 }

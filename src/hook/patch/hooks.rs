@@ -107,10 +107,7 @@ impl Call<'_> {
     /// As [`Self::original`].
     #[inline(always)]
     unsafe fn shielded<R: Recorder>(&self) -> usize {
-        let stacked = matches!(
-            self.entry.allocator,
-            Allocator::OwnMalloc | Allocator::OwnRust
-        );
+        let stacked = self.entry.allocator == Allocator::OwnMalloc;
         if !stacked {
             // SAFETY: passed on to the caller.
             return unsafe { self.original() };

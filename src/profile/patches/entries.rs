@@ -120,14 +120,6 @@ const MIMALLOC: &[Row] = &[
     ("free_aligned", Free, "p"),
 ];
 
-/// What the compiler calls for `#[global_allocator]`.
-const RUST: &[Row] = &[
-    ("__rust_alloc", Allocate, "sa"),
-    ("__rust_alloc_zeroed", Allocate, "sa"),
-    ("__rust_realloc", Reallocate, "p-as"),
-    ("__rust_dealloc", Free, "p"),
-];
-
 /// Names to look for, allocator by allocator: prefix, stems, arguments in front of the stem's own.
 pub fn jemalloc_names() -> impl Iterator<Item = (&'static str, Vec<(String, Entry)>)> {
     JEMALLOC_PREFIXES.iter().map(|&prefix| {
@@ -159,10 +151,6 @@ pub fn mimalloc_override_names() -> Vec<(String, Entry)> {
 
 pub fn own_malloc_names() -> Vec<(String, Entry)> {
     named("", MALLOC.iter(), Allocator::OwnMalloc, 0)
-}
-
-pub fn rust_names() -> Vec<(String, Entry)> {
-    named("", RUST.iter(), Allocator::OwnRust, 0)
 }
 
 fn named<'a>(

@@ -45,9 +45,9 @@ pub fn plan(target: &Target) -> Plan {
     }
     let image = Image::of(target);
     for group in known_entries(&image) {
-        add_group(&image, group, true, &mut plan);
+        add_group(&image, group, &mut plan);
     }
-    rust_alloc::complete(&image, &mut plan);
+    plan.bypass = rust_alloc::bypass(&image, &plan);
     plan
 }
 
@@ -110,14 +110,10 @@ fn present<'i, 'data>(
 }
 
 /// Adds patches for the entry points of one allocator, and for the calls it makes to itself.
-fn add_group(image: &Image, group: Vec<Found>, calls_itself: bool, plan: &mut Plan) {
+fn add_group(image: &Image, group: Vec<Found>, plan: &mut Plan) {
     let Some(first) = group.first() else { return };
     plan.allocators.push(first.entry.allocator);
-    let inside = if calls_itself {
-        flow::reach(image, allocator_functions(image, &group))
-    } else {
-        Vec::new()
-    };
+    let inside = flow::reach(image, allocator_functions(image, &group));
     let (short, calls) = inner_calls(image, &inside);
     let mut rows: HashMap<u64, u32> = HashMap::new();
     for found in group {

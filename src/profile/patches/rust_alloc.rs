@@ -3,18 +3,18 @@
 //! A `#[global_allocator]` may be anything. Searching the file for the names of allocators finds
 //! those that somebody thought of. Instead the direct calls of `__rust_alloc`, which the compiler
 //! makes for every program, are followed: they lead to an imported `malloc`, to an entry point
-//! that is patched, or to neither. In the last case `__rust_alloc` and its sisters are recorded
-//! themselves; what that allocator takes from `malloc` for itself is then not counted.
+//! that is patched, or to neither. Recording `__rust_alloc` itself in the last case is tempting,
+//! and wrong: optimisation copies allocators written in Rust into most of their callers, and half
+//! a heap looks like a whole one. So it is told instead.
 //!
-//! Limit: link-time optimisation may put `__rust_alloc` into its callers. Then nothing is known
-//! here, and only the comparison with the process's resident memory tells.
+//! Limit: where `__rust_alloc` itself has no symbol left, nothing is known here, and only the
+//! comparison with the process's resident memory tells.
 
 use std::collections::HashSet;
 
-use super::entries::{self, Entry};
+use super::Plan;
 use super::flow;
 use super::image::{Function, Image, Slot};
-use super::{Found, Plan, add_group};
 use crate::wire::Allocator;
 
 /// Allocations that will not be recorded.
@@ -22,8 +22,8 @@ use crate::wire::Allocator;
 pub enum Bypass {
     /// An allocator is inside, and the executable has no symbols to find it by.
     Stripped(Allocator),
-    /// The global allocator never calls malloc and can't be patched itself.
-    Unknown { reason: String },
+    /// The global allocator never calls malloc, nor anything else that is recorded.
+    Unknown,
 }
 
 impl std::fmt::Display for Bypass {
@@ -35,10 +35,10 @@ impl std::fmt::Display for Bypass {
                  are not recorded; build it with `strip = \"none\"` or `strip = \"debuginfo\"`",
                 name_of(*allocator)
             ),
-            Bypass::Unknown { reason } => write!(
-                f,
-                "the program's `#[global_allocator]` never calls malloc and can't be recorded \
-                 ({reason}); wrap it: `#[global_allocator] static A: taskheap::Alloc<…>`"
+            Bypass::Unknown => f.write_str(
+                "the program's `#[global_allocator]` never calls malloc, so what Rust code \
+                 allocates is not recorded; wrap it: \
+                 `#[global_allocator] static A: taskheap::Alloc<…> = taskheap::Alloc::new(…);`",
             ),
         }
     }
@@ -52,59 +52,28 @@ pub fn name_of(allocator: Allocator) -> &'static str {
         Allocator::Mimalloc => "mimalloc",
         Allocator::Wrapper => "taskheap::Alloc",
         Allocator::OwnMalloc => "own malloc",
-        Allocator::OwnRust => "global allocator",
     }
 }
 
-/// Adds what it takes to see Rust's allocations, or says why they can't be seen.
-pub fn complete(image: &Image, plan: &mut Plan) {
+/// Why Rust's allocations won't be seen in spite of the plan; `None` if they will be, or if
+/// nothing can be told.
+pub fn bypass(image: &Image, plan: &Plan) -> Option<Bypass> {
     if !image.has_symbols {
-        plan.bypass = hidden_allocator(image)
-            .filter(|a| !plan.allocators.contains(a))
-            .map(Bypass::Stripped);
-        return;
+        let hidden = hidden_allocator(image)?;
+        return (!plan.allocators.contains(&hidden)).then_some(Bypass::Stripped(hidden));
     }
-    let group: Vec<Found> = rust_entries(image);
-    let is_alloc = |found: &&Found| found.name == "__rust_alloc";
-    let Some(alloc) = group.iter().find(is_alloc) else {
-        return;
-    };
-    if leads_to_malloc(image, alloc.function, plan) {
-        return;
-    }
-    let before = plan.unpatched.len();
-    add_group(image, group, false, plan);
-    if let Some((name, reason)) = plan.unpatched.get(before) {
-        plan.bypass = Some(Bypass::Unknown {
-            reason: format!("{name}: {reason}"),
-        });
-    }
+    let alloc = image.functions().iter().find(|function| {
+        let mut names = function.names.iter();
+        names.any(|name| is_rust_alloc(name))
+    })?;
+    (!leads_to_malloc(image, alloc, plan)).then_some(Bypass::Unknown)
 }
 
-/// `__rust_alloc` and its sisters, whatever the version of the compiler has made of their names.
-fn rust_entries<'i, 'data>(image: &'i Image<'data>) -> Vec<Found<'i, 'data>> {
-    let wanted: Vec<(String, String, Entry)> = entries::rust_names()
-        .into_iter()
-        .map(|(name, entry)| (format!("_7___rustc{}_{name}", name.len()), name, entry))
-        .collect();
-    let mut found = Vec::new();
-    for function in image.functions() {
-        for symbol in &function.names {
-            let plain = symbol.split('.').next().unwrap_or(symbol);
-            let of = |(mangled, name, _): &&(String, String, Entry)| {
-                plain == name || plain.ends_with(mangled.as_str())
-            };
-            if let Some((_, name, entry)) = wanted.iter().find(of) {
-                found.push(Found {
-                    function,
-                    name: name.clone(),
-                    entry: *entry,
-                });
-                break;
-            }
-        }
-    }
-    found
+/// What the compiler calls for every allocation, whatever its version makes of the name.
+fn is_rust_alloc(symbol: &str) -> bool {
+    let plain = symbol.split('.').next().unwrap_or(symbol);
+    plain == "__rust_alloc"
+        || (plain.starts_with("_R") && plain.ends_with("_7___rustc12___rust_alloc"))
 }
 
 /// Functions looked at on the way from `__rust_alloc`; the way itself is three calls long.
