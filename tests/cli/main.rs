@@ -6,4 +6,5 @@ mod command;
 mod exports;
 mod file;
 mod golden;
+mod large;
 mod sample;
