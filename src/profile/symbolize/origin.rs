@@ -219,15 +219,15 @@ fn bracketed(name: &str) -> Option<&str> {
     Some(&name[1..close])
 }
 
-/// A crate's name: an identifier in small letters that has a path behind it. `T`, `u8` and `fn`
-/// are none.
+/// A crate's name: an identifier in small letters that has a path behind it. `T`, `u8`, `fn` and
+/// `_` are none.
 fn plain_crate(segment: &str) -> Option<&str> {
     let end = segment.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     let word = &segment[..end.unwrap_or(segment.len())];
     let generic = word.len() == 1 && word.starts_with(|c: char| c.is_ascii_uppercase());
     let primitive = [
         "u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize",
-        "bool", "char", "str", "f32", "f64", "fn", "unsafe", "extern", "for", "",
+        "bool", "char", "str", "f32", "f64", "fn", "unsafe", "extern", "for", "_", "",
     ];
     (!generic && !primitive.contains(&word)).then_some(word)
 }
