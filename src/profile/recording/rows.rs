@@ -61,6 +61,28 @@ pub(super) fn fill_owners(
     if let Some(finished) = finished {
         count_finished(&mut profile.owners, tables, finished);
     }
+    name_loops(&mut profile.owners, tables);
+}
+
+/// The loop of a runtime worker gets the name of the threads that run it: to a reader it is
+/// that thread.
+fn name_loops(owners: &mut [Owner], tables: &Tables) {
+    for at in 0..owners.len() {
+        if !owners[at].runtime_own {
+            continue;
+        }
+        let threads = (tables.rows.iter())
+            .filter(|row| row.owner as usize == at)
+            .filter_map(|row| tables.rows.get(row.thread as usize))
+            .filter_map(|row| owners.get(row.owner as usize));
+        let name = threads
+            .filter(|owner| owner.kind == OwnerKind::Thread)
+            .map(|owner| owner.name.clone())
+            .next();
+        if let Some(name) = name {
+            owners[at].name = name;
+        }
+    }
 }
 
 fn count_finished(owners: &mut [Owner], tables: &Tables, finished: &[u32]) {
