@@ -7,6 +7,7 @@
 //! called. So are the foreign frames (libc's start) above the first that stays. `async fn`s lose
 //! their `{{closure}}`. Nothing is lost in the figures: every byte stands on some stack.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use super::statics;
@@ -228,7 +229,7 @@ impl<'p> Tree<'p> {
             Place {
                 kept,
                 called: Some(name),
-            } => self.child(kept, name),
+            } => self.child(kept, &written(name)),
             Place {
                 kept: 0,
                 called: None,
@@ -251,11 +252,11 @@ impl<'p> Tree<'p> {
                 called: place.called.or(Some(name)),
             };
         }
-        let name = if self.whole { name } else { written(name) };
-        Place {
-            kept: self.child(place.kept, name),
-            called: None,
-        }
+        let kept = match self.whole {
+            true => self.child(place.kept, name),
+            false => self.child(place.kept, &written(name)),
+        };
+        Place { kept, called: None }
     }
 
     fn child(&mut self, parent: u32, name: &str) -> u32 {
@@ -285,14 +286,63 @@ impl<'p> Tree<'p> {
     }
 }
 
-/// Without the closures that an `async fn` is compiled to.
-pub fn written(function: &str) -> &str {
+/// A function as a person writes it: without the closures that an `async fn` is compiled to, and
+/// `Rules::clone` for `<Rules as Clone>::clone`.
+pub fn written(function: &str) -> Cow<'_, str> {
     let mut name = function;
     while let Some((start, last)) = name.rsplit_once("::") {
-        if !(last.starts_with('{') && last.contains("closure")) {
+        let made = last.starts_with('{') && (last.contains("closure") || last.contains("async"));
+        if !made {
             break;
         }
         name = start;
     }
-    name
+    match implementor(name) {
+        Some((of, method)) => Cow::Owned(format!("{of}{method}")),
+        None => Cow::Borrowed(name),
+    }
+}
+
+/// `Rules` and `::clone` of `<Rules as Clone>::clone`.
+fn implementor(name: &str) -> Option<(&str, &str)> {
+    let inside = name.strip_prefix('<')?;
+    let (mut depth, mut of, mut before) = (0_u32, None, ' ');
+    for (at, c) in inside.char_indices() {
+        match c {
+            '<' | '(' | '[' => depth += 1,
+            // The arrow of a function type closes nothing.
+            '>' if before == '-' => {}
+            '>' | ')' | ']' if depth > 0 => depth -= 1,
+            '>' => return Some((of?, &inside[at + 1..])),
+            ' ' if depth == 0 && inside[at..].starts_with(" as ") => of = Some(&inside[..at]),
+            _ => {}
+        }
+        before = c;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::written;
+
+    #[test]
+    fn functions_are_named_as_they_are_written() {
+        for (function, expected) in [
+            ("a::handler::{{closure}}", "a::handler"),
+            ("a::handler::{closure#0}::{closure}", "a::handler"),
+            ("a::main::{async block}", "a::main"),
+            ("<a::Rules as core::clone::Clone>::clone", "a::Rules::clone"),
+            (
+                "<a::V<fn() -> b::C> as d::E<F>>::g",
+                "a::V<fn() -> b::C>::g",
+            ),
+            ("<[T] as a::B>::c::{closure}", "[T]::c"),
+            ("<a::Rules>::load", "<a::Rules>::load"),
+            ("<broken", "<broken"),
+            ("", ""),
+        ] {
+            assert_eq!(written(function), expected);
+        }
+    }
 }

@@ -43,7 +43,8 @@ pub fn choose(profile: &Profile) -> Option<&Walk> {
     let in_good_order = profile.program.exit_code.is_some();
     let little_left = totals.live_bytes < totals.peak_live_bytes / 2;
     if in_good_order || little_left {
-        return fullest(&profile.walks);
+        // A walk that saw less than the end knows less.
+        return fullest(&profile.walks).filter(|walk| walk.live_bytes >= totals.live_bytes / 2);
     }
     let apart = last.live_bytes.abs_diff(totals.live_bytes);
     (apart <= totals.live_bytes / 10).then_some(last)
@@ -54,6 +55,11 @@ fn fullest(walks: &[Walk]) -> Option<&Walk> {
     walks
         .iter()
         .rfind(|walk| walk.live_bytes as f64 >= most as f64 * AS_GOOD)
+}
+
+/// Did the walk see most of what was live at the peak?
+pub fn is_near_peak(profile: &Profile, walk: &Walk) -> bool {
+    walk.live_bytes >= profile.totals.peak_live_bytes / 10 * 9
 }
 
 pub fn describe(profile: &Profile, walk: Option<&Walk>) -> Moment {

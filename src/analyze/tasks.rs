@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::moment;
 use super::owners::{OwnerSum, OwnerSums};
 use super::sites::SiteTable;
 use crate::profile::{Owner, OwnerId, Profile, Site, Spread, Walk, WalkTask, percentile};
@@ -158,7 +159,7 @@ impl Group<'_> {
             allocations: self.sum.allocations,
             live_bytes: self.sum.live_bytes,
             peak_live_bytes: self.sum.peak_bytes,
-            per_task: PerOwner::of(&self.per_task(walk)),
+            per_task: PerOwner::of(&self.per_task(profile, walk)),
             outlived_bytes: match walk {
                 Some(_) => self.gone_bytes,
                 None => self.owners.iter().map(|(_, o)| o.outlived_bytes).sum(),
@@ -189,11 +190,23 @@ impl Group<'_> {
         seen.chain(walked).max().unwrap_or(0)
     }
 
-    /// Of tasks that run; where none does, of those that are finished.
-    fn per_task(&self, walk: Option<&Walk>) -> Spread {
-        if walk.is_none() {
-            return merged(self.owners.iter().map(|(_, o)| &o.per_peak));
+    /// At the peak: as the walk saw it if that was near the peak, else as the rows remember it.
+    /// Rows are used again, so they count only if they still add up to the type's peak.
+    fn per_task(&self, profile: &Profile, walk: Option<&Walk>) -> Spread {
+        let remembered = merged(self.owners.iter().map(|(_, o)| &o.per_peak));
+        let complete = remembered.sum() >= self.sum.peak_bytes / 100 * 98;
+        let remembered = if complete {
+            remembered
+        } else {
+            Spread::default()
+        };
+        let Some(walk) = walk else {
+            return remembered;
+        };
+        if !moment::is_near_peak(profile, walk) && remembered.count() > 0 {
+            return remembered;
         }
+        // Of tasks that run; where none does, of those that are finished.
         let running = merged(self.walked.iter().map(|t| &t.owned));
         match running.count() {
             0 => merged(self.walked.iter().map(|t| &t.owned_finished)),

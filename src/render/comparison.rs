@@ -72,7 +72,7 @@ fn changes(what: &str, rows: &[Change], options: &Options) -> String {
             (base, new) => format!("×{:.2}", new as f64 / base as f64),
         };
         let cells = vec![
-            written(&row.name).to_owned(),
+            written(&row.name).into_owned(),
             shown(row.base),
             shown(row.new),
             change,

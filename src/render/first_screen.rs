@@ -20,10 +20,12 @@ pub fn render(report: &Report, profile: &str, options: &Options) -> String {
     let mut out = String::new();
     out.push_str(&ending(report));
     out.push_str(&warnings(report));
-    out.push('\n');
-    out.push_str(&findings::render(report, &profile));
-    out.push('\n');
-    out.push_str(&totals(report));
+    for block in [findings::render(report, &profile), totals(report)] {
+        if !block.is_empty() {
+            out.push('\n');
+            out.push_str(&block);
+        }
+    }
     out.push_str(&owners(report, options));
     out.push_str(&places(report, options));
     out.push_str(&next(report, &profile));
@@ -212,7 +214,11 @@ fn places(report: &Report, options: &Options) -> String {
             "SITES in the program's own code{}",
             options.part(&report.sites)
         );
-        section(&mut out, &title, &tables::sites(&report.sites, options));
+        section(
+            &mut out,
+            &title,
+            &tables::sites_short(&report.sites, options),
+        );
     }
     out
 }

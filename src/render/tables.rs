@@ -161,7 +161,7 @@ pub fn sites(rows: &[SiteRow], options: &Options) -> String {
     ]);
     for row in options.of(rows) {
         table.row(vec![
-            written(&row.site.function).to_owned(),
+            written(&row.site.function).into_owned(),
             place(row.site.file.as_deref(), row.site.line),
             row.site.library.clone().unwrap_or_default(),
             bytes_tight(row.peak_live_bytes),
@@ -174,10 +174,26 @@ pub fn sites(rows: &[SiteRow], options: &Options) -> String {
     table.render(options.width)
 }
 
+/// For a screen with little room: names and bytes.
+pub fn sites_short(rows: &[SiteRow], options: &Options) -> String {
+    let mut table = Table::new(&["site", "where", "through", ">at peak", ">at end"]);
+    for row in options.of(rows) {
+        table.row(vec![
+            written(&row.site.function).into_owned(),
+            place(row.site.file.as_deref(), row.site.line),
+            row.site.library.clone().unwrap_or_default(),
+            bytes_tight(row.peak_live_bytes),
+            bytes_tight(row.live_bytes),
+        ]);
+    }
+    table.drop_empty_columns();
+    table.render(options.width)
+}
+
 /// The place if it is known, else the function.
 pub fn short_site(site: &Site) -> String {
     match place(site.file.as_deref(), site.line) {
-        place if place.is_empty() => written(&site.function).to_owned(),
+        place if place.is_empty() => written(&site.function).into_owned(),
         place => place,
     }
 }
@@ -266,7 +282,7 @@ pub fn leaks(rows: &[LeakRow], options: &Options) -> String {
     let mut table = Table::new(&["made in", "where", ">blocks", ">bytes", ">indirect", ""]);
     for row in options.of(rows) {
         table.row(vec![
-            written(&row.site.function).to_owned(),
+            written(&row.site.function).into_owned(),
             place(row.site.file.as_deref(), row.site.line),
             count(row.blocks),
             bytes_tight(row.bytes),

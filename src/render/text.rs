@@ -82,8 +82,12 @@ pub fn place(file: Option<&str>, line: Option<u32>) -> String {
     let Some(file) = file else {
         return String::new();
     };
-    let start = file.rmatch_indices('/').nth(1).map_or(0, |(at, _)| at + 1);
-    let short = clean(file[start..].trim_start_matches("src/"));
+    let (folder, name) = file.rsplit_once('/').unwrap_or(("", file));
+    // Folders that every program has say nothing.
+    let short = match folder.rsplit('/').next().unwrap_or("") {
+        "" | "src" | "bin" | "." | ".." => clean(name),
+        folder => clean(&format!("{folder}/{name}")),
+    };
     match line {
         Some(line) => format!("{short}:{line}"),
         None => short,

@@ -274,12 +274,7 @@ fn fold(profile: &Profile, context: ContextId) -> Vec<String> {
         let called = last.map_or(0, |last| last + 1) == at;
         if stays(at) || called {
             let name = profile.function(*frame);
-            let name = if stays(at) {
-                taskheap::analyze::written(name)
-            } else {
-                name
-            };
-            names.push(name.to_owned());
+            names.push(taskheap::analyze::written(name).into_owned());
         }
     }
     names.dedup();
