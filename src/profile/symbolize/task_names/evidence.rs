@@ -240,7 +240,15 @@ fn meaning(name: &str, polling: bool) -> (Option<(Kind, String)>, bool) {
     // A future that is a type: `<server::Poller as core::future::future::Future>::poll`.
     if let Some(inner) = spelled.strip_suffix(" as core::future::future::Future>::poll") {
         let implementor = inner.strip_prefix('<').unwrap_or(inner);
-        let generic = !implementor.contains("::");
+        // Legacy names of generic functions have the parameters' names in place of types.
+        let parameter = |argument: &&str| {
+            !argument.contains("::") && argument.starts_with(|c: char| c.is_ascii_uppercase())
+        };
+        let last = names::segments(implementor)
+            .last()
+            .copied()
+            .unwrap_or_default();
+        let generic = !implementor.contains("::") || split_arguments(last).1.iter().any(parameter);
         let says = (!generic).then(|| (Kind::Body, implementor.to_owned()));
         return (says, true);
     }

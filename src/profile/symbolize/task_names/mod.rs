@@ -28,7 +28,8 @@ use vtables::{Role, Roles, Vtable};
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TaskName {
     /// `server::handle_connection`, `server::main::{async block}`; empty if unknown. Where only
-    /// code is left that several task types share, their names: `a::one or a::other`.
+    /// code is left that several task types share, their names: `a::one or a::other`, with
+    /// `or another` if not all of them have left a name.
     pub name: String,
     /// The whole type; the same for all schedulers.
     pub full_name: String,
@@ -121,8 +122,16 @@ struct Judge<'a> {
 /// The type; or several, one of which it is.
 struct Types {
     types: Vec<String>,
-    /// Even another may be the right one.
-    uncertain: bool,
+    certainty: Certainty,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Certainty {
+    /// There is one type.
+    Certain,
+    OneOfThese,
+    /// More task types share the code than have left a name.
+    OrAnother,
 }
 
 type Verdict = Option<Types>;
@@ -131,7 +140,7 @@ impl Types {
     fn certainly(text: &str) -> Verdict {
         Some(Types {
             types: vec![text.to_owned()],
-            uncertain: false,
+            certainty: Certainty::Certain,
         })
     }
 }
@@ -226,7 +235,7 @@ impl<'a> Judge<'a> {
         if dropped.is_empty() {
             return Some(Types {
                 types: vec![bodies.next()?.clone()],
-                uncertain: true,
+                certainty: Certainty::OrAnother,
             });
         }
         Types::certainly(bodies.find(|body| dropped.contains(body))?)
@@ -239,25 +248,41 @@ impl<'a> Judge<'a> {
         let rivals = (0..self.all.len()).filter(|other| self.are_rivals(at, *other));
         let theirs: Vec<&String> = rivals
             .filter_map(|other| verdicts[other].as_ref())
-            .filter(|verdict| !verdict.uncertain)
+            .filter(|verdict| verdict.certainty == Certainty::Certain)
             .flat_map(|verdict| &verdict.types)
             .collect();
         let most_telling = self.evidence[at].iter().map(|piece| piece.kind).max()?;
-        let pieces = self.evidence[at]
-            .iter()
-            .filter(|piece| piece.kind == most_telling);
-        let mut types: Vec<String> = pieces.flat_map(|piece| piece.types.clone()).collect();
+        let pieces = self.evidence[at].iter();
+        let pieces: Vec<&Evidence> = pieces.filter(|piece| piece.kind == most_telling).collect();
+        let mut types: Vec<String> = pieces.iter().flat_map(|p| p.types.clone()).collect();
         types.sort();
         types.dedup();
+        let sharers = pieces
+            .iter()
+            .map(|piece| self.sharers(at, piece))
+            .max()
+            .unwrap_or(0);
+        let certainty = if types.len() < sharers {
+            Certainty::OrAnother
+        } else {
+            Certainty::OneOfThese
+        };
         types.retain(|text| !theirs.contains(&text));
-        (!types.is_empty()).then_some(Types {
-            types,
-            uncertain: true,
-        })
+        (!types.is_empty()).then_some(Types { types, certainty })
+    }
+
+    /// How many task types of the same scheduler have this piece of evidence.
+    fn sharers(&self, at: usize, piece: &Evidence) -> usize {
+        let users = self.users.get(&piece.address);
+        let rivals = users
+            .into_iter()
+            .flatten()
+            .filter(|user| self.are_rivals(at, **user));
+        rivals.count() + 1
     }
 
     fn task_name(&self, verdict: Verdict, definitions: &Definitions) -> TaskName {
-        let Some(Types { types, uncertain }) = verdict else {
+        let Some(Types { types, certainty }) = verdict else {
             return TaskName::default();
         };
         let mut names = types.iter().map(|text| self.of_type(text, definitions));
@@ -265,24 +290,28 @@ impl<'a> Judge<'a> {
             return TaskName::default();
         };
         let mut all = first.clone();
-        all.uncertain = uncertain;
-        let rest: Vec<TaskName> = names.collect();
-        if rest.is_empty() {
+        if certainty == Certainty::Certain {
             return all;
         }
         // One of several: all are told, and nothing that holds for one only.
-        let mut listed: Vec<&str> = vec![&first.name];
-        listed.extend(rest.iter().map(|name| name.name.as_str()));
+        let rest: Vec<TaskName> = names.collect();
+        let shown = |name: &TaskName| match name.is_dyn {
+            true => "dyn Future".to_owned(),
+            false => name.name.clone(),
+        };
+        let mut listed: Vec<String> = vec![shown(&first)];
+        listed.extend(rest.iter().map(shown));
         listed.dedup();
-        if listed.len() > MOST_ALTERNATIVES {
-            let others = listed.len() - 2;
-            all.name = format!("{} or {} or one of {others} others", listed[0], listed[1]);
-        } else {
-            all.name = listed.join(" or ");
+        let more = listed.len() > MOST_ALTERNATIVES;
+        listed.truncate(MOST_ALTERNATIVES);
+        if more || certainty == Certainty::OrAnother {
+            listed.push("another".to_owned());
         }
+        all.name = listed.join(" or ");
         all.full_name = types.join(" or ");
         all.runtime_own = rest.iter().all(|name| name.runtime_own) && first.runtime_own;
-        all.is_dyn = rest.iter().all(|name| name.is_dyn) && first.is_dyn;
+        all.is_dyn = false;
+        all.uncertain = true;
         (all.file, all.line) = (String::new(), 0);
         all
     }
