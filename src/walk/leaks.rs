@@ -194,3 +194,96 @@ fn lead(lost: &Lost, component: &[u32], components: u32) -> Vec<(u32, bool)> {
     }
     lead
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::heap::{Block, ContextInfo};
+    use super::super::image::Sketch;
+    use super::super::index::BlockIndex;
+    use super::super::reach::paint;
+    use super::super::roots::{Holder, RootSet};
+    use super::super::scan::Key;
+    use super::*;
+
+    fn at(block: u32) -> u64 {
+        0x10_0000 + u64::from(block) * 256
+    }
+
+    /// Block n has the pointers `heap[n]` and the context n + 1; block 0 is held.
+    fn leaks(heap: &[&[u32]]) -> Vec<WalkLeak> {
+        let mut sketch = Sketch::default();
+        let blocks: Vec<Block> = (0..heap.len() as u32)
+            .map(|n| Block {
+                address: at(n),
+                size: 100,
+                context: n + 1,
+                row: 0,
+            })
+            .collect();
+        for (n, pointers) in (0u32..).zip(heap) {
+            sketch.put(
+                at(n),
+                &pointers.iter().map(|to| at(*to)).collect::<Vec<_>>(),
+            );
+        }
+        let node = ContextInfo {
+            node: 1,
+            ..ContextInfo::default()
+        };
+        let contexts = vec![node; heap.len() + 1];
+        let heap = Heap {
+            blocks,
+            contexts,
+            ..Heap::default()
+        };
+        let index = BlockIndex::new(&heap.blocks);
+        let scan = Scan::run(&heap.blocks, &index, &sketch, Key::random());
+        let roots = RootSet::from_pointers(0, vec![(Holder::Data, 0)]);
+        let reach = paint(&scan, &roots, &[], |_| false);
+        let mut rows = find(&heap, &scan, &reach, |_| Hidden::default());
+        rows.sort_by_key(|row| row.context);
+        rows
+    }
+
+    #[test]
+    fn what_a_leaked_block_leads_to_is_blamed_on_it() {
+        let rows = leaks(&[&[], &[2], &[3], &[0]]);
+        assert_eq!(rows.len(), 3);
+        assert!(
+            rows.iter()
+                .all(|row| row.root_context == Some(ContextId(2)) && !row.cycle)
+        );
+        let indirect: Vec<u64> = rows.iter().map(|row| row.indirect_blocks).collect();
+        assert_eq!(indirect, [0, 1, 1]);
+    }
+
+    #[test]
+    fn a_cycle_is_one_mistake_with_all_that_it_leads_to() {
+        // 1 and 2 hold each other, 1 holds 3; 4 holds itself; nobody holds 5, which holds 4.
+        let rows = leaks(&[&[], &[2, 3], &[1], &[], &[4], &[4]]);
+        let told: Vec<(u32, u32, bool, u64)> = rows
+            .iter()
+            .map(|r| {
+                let root = r.root_context.unwrap().0;
+                (r.context.unwrap().0, root, r.cycle, r.indirect_bytes)
+            })
+            .collect();
+        let cycle_root = told[0].1;
+        assert!(cycle_root == 2 || cycle_root == 3);
+        assert_eq!(
+            told,
+            [
+                (2, cycle_root, true, 0),
+                (3, cycle_root, true, 0),
+                (4, cycle_root, true, 100),
+                (5, 6, false, 100),
+                (6, 6, false, 0),
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_held_is_not_leaked() {
+        assert!(leaks(&[&[1], &[2], &[0]]).is_empty());
+    }
+}

@@ -43,7 +43,7 @@ impl Holder {
 }
 
 /// All roots, those of lesser right last.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct RootSet {
     pub(super) holders: Vec<Holder>,
     /// Pointers of holder n: `edges[first[n]..first[n + 1]]`, as in a scan.

@@ -27,7 +27,7 @@ pub(super) struct LargeFacts {
 }
 
 /// What the pass found.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Scan {
     /// Of block n, edges `first[n]..first[n + 1]`.
     first: Vec<u32>,
