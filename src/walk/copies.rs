@@ -124,7 +124,7 @@ impl<M: Memory> Finder<'_, M> {
     /// `None` if it says nothing.
     fn group(&self, members: &[u32]) -> Option<Group> {
         let (whose, holders) = self.whose(members);
-        let equality = self.equality(members);
+        let equality = self.equality(whose, members);
         if whose == Whose::Instances && equality.waste < LEAST_BYTES {
             return None;
         }
@@ -237,7 +237,7 @@ impl<M: Memory> Finder<'_, M> {
         nodes
     }
 
-    fn equality(&self, members: &[u32]) -> Equality {
+    fn equality(&self, whose: Whose, members: &[u32]) -> Equality {
         let each = self.tree.bytes(members[0]);
         let mut classes: HashMap<u64, (u64, u32)> = HashMap::new();
         for &member in members {
@@ -260,12 +260,13 @@ impl<M: Memory> Finder<'_, M> {
         }
         let others = classes.iter().filter(|(digest, _)| **digest != most);
         let others: Vec<(u64, u32)> = others.map(|(_, class)| *class).collect();
-        self.compare(first, equal, &others, each, by_digest)
+        self.compare(whose, first, equal, &others, each, by_digest)
     }
 
     /// Compares one of each kind with the first, of which there are `equal`.
     fn compare(
         &self,
+        whose: Whose,
         first: u32,
         equal: u64,
         others: &[(u64, u32)],
@@ -277,11 +278,13 @@ impl<M: Memory> Finder<'_, M> {
         let (mut shares, mut compared, mut same) = ((equal - 1) as f64, equal - 1, equal);
         let step = others.len().div_ceil(MOST_COMPARED).max(1);
         for &(count, member) in others.iter().step_by(step) {
-            let bytes = self.comparer.equal_bytes(&reference, &sorted(member));
-            let share = bytes as f64 / reference.bytes.max(1) as f64;
+            let equal = self.comparer.equal(&reference, &sorted(member));
+            let share = equal.bytes as f64 / reference.bytes.max(1) as f64;
             shares += share * count as f64;
             compared += count;
-            if share >= IDENTICAL {
+            // Elements of one array that are mostly zero are no copies of each other.
+            let used = equal.used_equal as f64 >= equal.used as f64 * IDENTICAL;
+            if share >= IDENTICAL && (used || whose != Whose::Instances) {
                 same += count;
             }
         }
@@ -338,7 +341,7 @@ pub(super) fn equal_values<M: Memory>(
     for other in others {
         let other = comparer.sorted(other);
         let most = reference.bytes.max(other.bytes).max(1);
-        let equal = comparer.equal_bytes(&reference, &other) as f64 / most as f64;
+        let equal = comparer.equal(&reference, &other).bytes as f64 / most as f64;
         identical &= equal >= IDENTICAL;
         share += equal;
     }

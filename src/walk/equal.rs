@@ -21,6 +21,23 @@ pub(super) struct Comparer<'a, M> {
     pub(super) stacks: &'a [u64],
 }
 
+/// How much of two structures is equal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Equal {
+    pub(super) bytes: u64,
+    /// Of the words that are not zero in both: bytes, and those that are equal.
+    pub(super) used: u64,
+    pub(super) used_equal: u64,
+}
+
+impl std::ops::AddAssign for Equal {
+    fn add_assign(&mut self, other: Equal) {
+        self.bytes += other.bytes;
+        self.used += other.used;
+        self.used_equal += other.used_equal;
+    }
+}
+
 /// A structure's blocks, sorted for comparison.
 pub(super) struct Sorted {
     blocks: Vec<Member>,
@@ -65,16 +82,16 @@ impl<M: Memory> Comparer<'_, M> {
         }
     }
 
-    /// Bytes of `a` that have an equal in `b`.
-    pub(super) fn equal_bytes(&self, a: &Sorted, b: &Sorted) -> u64 {
+    /// What of `a` has an equal in `b`.
+    pub(super) fn equal(&self, a: &Sorted, b: &Sorted) -> Equal {
         let (mut left, mut right) = (Vec::new(), Vec::new());
-        let mut equal = 0;
+        let mut whole = 0;
         let (mut i, mut j) = (0, 0);
         while i < a.blocks.len() && j < b.blocks.len() {
             let (x, y) = (a.blocks[i], b.blocks[j]);
             match (x.class, x.digest).cmp(&(y.class, y.digest)) {
                 std::cmp::Ordering::Equal => {
-                    equal += self.heap.blocks[x.block as usize].size;
+                    whole += self.heap.blocks[x.block as usize].size;
                     i += 1;
                     j += 1;
                 }
@@ -90,14 +107,20 @@ impl<M: Memory> Comparer<'_, M> {
         }
         left.extend(&a.blocks[i..]);
         right.extend(&b.blocks[j..]);
-        equal + self.equal_in_pairs(left, right)
+        let mut equal = self.equal_in_pairs(left, right);
+        equal += Equal {
+            bytes: whole,
+            used: whole,
+            used_equal: whole,
+        };
+        equal
     }
 
-    fn equal_in_pairs(&self, mut left: Vec<Member>, mut right: Vec<Member>) -> u64 {
+    fn equal_in_pairs(&self, mut left: Vec<Member>, mut right: Vec<Member>) -> Equal {
         let order = |member: &Member| (member.class, member.at);
         left.sort_unstable_by_key(order);
         right.sort_unstable_by_key(order);
-        let mut equal = 0;
+        let mut equal = Equal::default();
         let mut j = 0;
         for x in left {
             while j < right.len() && right[j].class < x.class {
@@ -111,22 +134,30 @@ impl<M: Memory> Comparer<'_, M> {
         equal
     }
 
-    /// Equal bytes of two blocks of one size.
-    fn equal_words(&self, a: u32, b: u32) -> u64 {
+    /// Of two blocks of one size.
+    fn equal_words(&self, a: u32, b: u32) -> Equal {
         const STEP: u64 = 1 << 16;
         let (a, b) = (self.heap.blocks[a as usize], self.heap.blocks[b as usize]);
-        let mut equal = 0;
+        let mut equal = Equal::default();
         let mut at = 0;
         let (mut x, mut y) = (Vec::new(), Vec::new());
         while at < a.size {
             let len = (a.size - at).min(STEP);
             self.copy(a.address + at, len, &mut x);
             self.copy(b.address + at, len, &mut y);
-            let same = x
-                .iter()
-                .zip(&y)
-                .filter(|(x, y)| x == y || self.both_point(**x, **y));
-            equal += (same.count() as u64 * 8).min(len);
+            let (mut same, mut used, mut used_same) = (0, 0, 0);
+            for (&x, &y) in x.iter().zip(&y) {
+                let is_used = u64::from(x | y != 0);
+                let is_same = u64::from(x == y || self.both_point(x, y));
+                same += is_same;
+                used += is_used;
+                used_same += is_used & is_same;
+            }
+            equal += Equal {
+                bytes: (same * 8).min(len),
+                used: used * 8,
+                used_equal: used_same * 8,
+            };
             at += len;
         }
         equal

@@ -190,8 +190,9 @@ impl Sketch {
 #[cfg(test)]
 impl Memory for Sketch {
     fn piece(&self, start: u64, end: u64) -> (u64, &[u8]) {
-        let reaches = |(at, bytes): &(&u64, &Vec<u8>)| **at + bytes.len() as u64 > start;
-        match self.bytes.iter().find(reaches) {
+        let before = self.bytes.range(..=start).next_back();
+        let reaches = before.filter(|(at, bytes)| **at + bytes.len() as u64 > start);
+        match reaches.or_else(|| self.bytes.range(start..).next()) {
             Some((&at, bytes)) if at < end => {
                 let low = at.max(start);
                 let high = (at + bytes.len() as u64).min(end);

@@ -14,6 +14,8 @@ mod capture;
 mod cells;
 mod census;
 mod copies;
+#[cfg(test)]
+mod copies_tests;
 mod equal;
 mod gone;
 mod heap;
@@ -33,6 +35,8 @@ mod scan;
 mod shape;
 mod stop;
 mod tree;
+#[cfg(test)]
+mod worlds;
 
 use std::fmt;
 use std::io;
