@@ -141,6 +141,9 @@ pub struct Config {
 #[repr(C)]
 pub struct TaskIdSlot {
     pub offset: AtomicI64,
+    /// Where a word is that is 0 while no task runs; the id is left over from an earlier task
+    /// then. 0 if there is none: the id itself is 0 then (newer versions of tokio).
+    pub present: AtomicI64,
 }
 
 /// A `CONTEXT` of unknown layout: its offset from the thread pointer and its size in words.
