@@ -134,7 +134,7 @@ fn ask(path: &Path, svmas: &[u64]) {
 #[test]
 fn damaged_files_never_stop_us() {
     for (fixture, rounds) in [
-        (fixture::build("plain", "1", &[]), 40),
+        (fixture::build("plain", "1", &[]), 24),
         (
             fixture::build("debug", "1", &[("CARGO_PROFILE_RELEASE_DEBUG", "2")]),
             8,

@@ -117,14 +117,18 @@ pub(super) fn all(image: &Image, roles: &Roles) -> Vec<Vtable> {
             section.kind(),
             SectionKind::ReadOnlyData | SectionKind::ReadOnlyDataWithRel | SectionKind::Data
         );
-        if !holds_constants || section.address() == 0 {
+        // What the file really holds: a damaged header may state any size.
+        let size = section.data().map_or(0, <[u8]>::len) as u64;
+        if !holds_constants || section.address() == 0 || size < 8 * WORDS as u64 {
             continue;
         }
-        let first = section.address().next_multiple_of(8);
-        let last = section
-            .address()
-            .saturating_add(section.size())
-            .saturating_sub(8 * WORDS as u64);
+        let (Some(first), Some(end)) = (
+            section.address().checked_next_multiple_of(8),
+            section.address().checked_add(size),
+        ) else {
+            continue;
+        };
+        let last = end - 8 * WORDS as u64;
         let mut at_word = first;
         while at_word <= last {
             let pointer = image.pointer_at(at_word).unwrap_or(0);

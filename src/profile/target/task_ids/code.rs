@@ -15,7 +15,7 @@
 
 use std::collections::HashMap;
 
-use super::{Context, names};
+use super::{Context, Field, names};
 use crate::profile::target::{Image, Symbols};
 
 /// Functions that are looked into where the exchange was inlined.
@@ -23,12 +23,12 @@ const MOST_FUNCTIONS: usize = 400;
 
 const LARGEST_FUNCTION: u64 = 64 * 1024;
 
-/// For each context the word, as offset from the thread pointer.
+/// For each context the field.
 pub(super) fn fields(
     image: &Image,
     symbols: &Symbols,
     contexts: &[Context<'_>],
-) -> Vec<Option<i64>> {
+) -> Vec<Option<Field>> {
     let mut setters = Votes::default();
     let mut users = Votes::default();
     let mut users_seen = 0;
@@ -45,8 +45,8 @@ pub(super) fn fields(
             users.add(&exchanged(code(), symbol.svma), contexts);
         }
     }
-    let word = |context| setters.winner(context).or_else(|| users.winner(context));
-    contexts.iter().map(word).collect()
+    let field = |context| setters.winner(context).or_else(|| users.winner(context));
+    contexts.iter().map(field).collect()
 }
 
 fn enters_or_leaves_tasks(name: &str) -> bool {
@@ -68,8 +68,9 @@ impl Votes {
         }
     }
 
-    /// The word of this context that more than twice as many functions exchange as any other.
-    fn winner(&self, context: &Context<'_>) -> Option<i64> {
+    /// The word of this context that more than twice as many functions exchange as any other;
+    /// or two that follow each other, as an option without a niche has them.
+    fn winner(&self, context: &Context<'_>) -> Option<Field> {
         let mut counts: Vec<(usize, i64)> = self
             .0
             .iter()
@@ -77,11 +78,20 @@ impl Votes {
             .map(|(word, count)| (*count, *word))
             .collect();
         counts.sort_unstable_by(|a, b| b.cmp(a));
-        match counts[..] {
-            [(_, word)] => Some(word),
-            [(most, word), (next, _), ..] if most > 2 * next => Some(word),
-            _ => None,
+        let votes = |at: usize| counts.get(at).map_or(0, |(count, _)| *count);
+        let &(most, first) = counts.first()?;
+        if most > 2 * votes(1) {
+            return Some(Field {
+                id: first,
+                present: None,
+            });
         }
+        let &(also, second) = counts.get(1)?;
+        let follow = (first - second).abs() == 8;
+        (follow && most == also && most > 2 * votes(2)).then(|| Field {
+            id: first.max(second),
+            present: Some(first.min(second)),
+        })
     }
 }
 

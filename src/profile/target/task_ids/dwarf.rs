@@ -6,7 +6,7 @@
 
 use gimli::{AttributeValue, DebugInfoOffset, UnitOffset};
 
-use super::Context;
+use super::{Context, Field};
 use crate::profile::target::DebugInfo;
 use crate::profile::target::debug_info::{Dwarf, Slice};
 
@@ -16,8 +16,8 @@ type Entry = gimli::DebuggingInformationEntry<Slice>;
 /// Members are followed so deep: storage, cell, value, context.
 const DEEPEST: usize = 6;
 
-/// For each context the word, as offset from the thread pointer.
-pub(super) fn fields(info: &DebugInfo, contexts: &[Context<'_>]) -> Vec<Option<i64>> {
+/// For each context the field.
+pub(super) fn fields(info: &DebugInfo, contexts: &[Context<'_>]) -> Vec<Option<Field>> {
     let mut found = vec![None; contexts.len()];
     let dwarf = info.dwarf();
     let mut units = dwarf.units();
@@ -35,7 +35,7 @@ pub(super) fn fields(info: &DebugInfo, contexts: &[Context<'_>]) -> Vec<Option<i
     found
 }
 
-fn search(dwarf: &Dwarf, unit: &Unit, contexts: &[Context<'_>], found: &mut [Option<i64>]) {
+fn search(dwarf: &Dwarf, unit: &Unit, contexts: &[Context<'_>], found: &mut [Option<Field>]) {
     let mut entries = unit.entries();
     while let Ok(Some(entry)) = entries.next_dfs() {
         if entry.tag() != gimli::DW_TAG_variable {
@@ -51,12 +51,19 @@ fn search(dwarf: &Dwarf, unit: &Unit, contexts: &[Context<'_>], found: &mut [Opt
             continue;
         };
         let context = &contexts[at];
-        let word = entry
+        let place = entry
             .attr_value(gimli::DW_AT_type)
             .and_then(|value| in_unit(unit, value))
-            .and_then(|kind| offset_of_id(dwarf, unit, kind, 0))
-            .map(|offset| context.offset + offset as i64);
-        found[at] = word.filter(|word| context.holds_word(*word));
+            .and_then(|kind| place_of_id(dwarf, unit, kind, 0));
+        let field = place.map(|(offset, words)| {
+            let start = context.offset + offset as i64;
+            let present = (words == 2).then_some(start);
+            Field {
+                id: start + 8 * (words as i64 - 1),
+                present,
+            }
+        });
+        found[at] = field.filter(|field| context.holds_word(field.id));
     }
 }
 
@@ -82,8 +89,8 @@ fn in_unit(unit: &Unit, value: AttributeValue<Slice>) -> Option<UnitOffset> {
     }
 }
 
-/// Where in a value of this type the field `current_task_id` is.
-fn offset_of_id(dwarf: &Dwarf, unit: &Unit, kind: UnitOffset, depth: usize) -> Option<u64> {
+/// Where in a value of this type the field `current_task_id` is, and how many words it has.
+fn place_of_id(dwarf: &Dwarf, unit: &Unit, kind: UnitOffset, depth: usize) -> Option<(u64, u64)> {
     if depth > DEEPEST {
         return None;
     }
@@ -104,14 +111,16 @@ fn offset_of_id(dwarf: &Dwarf, unit: &Unit, kind: UnitOffset, depth: usize) -> O
         let name = entry.attr_value(gimli::DW_AT_name);
         let name = name.and_then(|value| dwarf.attr_string(unit, value).ok());
         if name.is_some_and(|name| name.slice() == b"current_task_id") {
-            // An `Option` without a niche would keep the id in a second word.
-            return (size_of_type(unit, kind) == Some(8)).then_some(offset);
+            // An `Option` without a niche keeps the id in a second word.
+            let words = size_of_type(unit, kind)? / 8;
+            return matches!(words, 1 | 2).then_some((offset, words));
         }
         inner.push((offset, kind));
     }
-    inner
-        .into_iter()
-        .find_map(|(offset, kind)| Some(offset + offset_of_id(dwarf, unit, kind, depth + 1)?))
+    inner.into_iter().find_map(|(offset, kind)| {
+        let (inner, words) = place_of_id(dwarf, unit, kind, depth + 1)?;
+        Some((offset + inner, words))
+    })
 }
 
 fn size_of_type(unit: &Unit, kind: UnitOffset) -> Option<u64> {

@@ -45,6 +45,16 @@ pub struct TaskIdPlace {
     pub context_words: u32,
     /// The word with the id, for [`crate::wire::TaskIdSlot`]; none if it has to be learned.
     pub task_id: Option<i64>,
+    /// The word that is 0 while no task runs, where the id alone does not tell.
+    pub present: Option<i64>,
+}
+
+/// Words of the field: an `Option<Id>`. Ids could be 0 in older versions, so that the option has
+/// a word of its own before the id.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Field {
+    id: i64,
+    present: Option<i64>,
 }
 
 /// A `CONTEXT` of the executable.
@@ -97,14 +107,15 @@ pub(super) fn find(
         .collect()
 }
 
-fn place(context: &Context<'_>, described: Option<i64>, coded: Option<i64>) -> TaskIdPlace {
-    let by_dwarf = described.map(|offset| (TaskIdMethod::Dwarf, offset));
-    let by_code = coded.map(|offset| (TaskIdMethod::Code, offset));
+fn place(context: &Context<'_>, described: Option<Field>, coded: Option<Field>) -> TaskIdPlace {
+    let by_dwarf = described.map(|field| (TaskIdMethod::Dwarf, field));
+    let by_code = coded.map(|field| (TaskIdMethod::Code, field));
     let known = by_dwarf.or(by_code);
     TaskIdPlace {
         method: known.map_or(TaskIdMethod::Learned, |(method, _)| method),
         context: context.offset,
         context_words: (context.size / 8) as u32,
-        task_id: known.map(|(_, offset)| offset),
+        task_id: known.map(|(_, field)| field.id),
+        present: known.and_then(|(_, field)| field.present),
     }
 }
