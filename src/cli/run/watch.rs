@@ -144,9 +144,22 @@ fn wait_a_tick(end: Option<&OwnedFd>) {
     }
 }
 
-/// The status of our own child, if it has ended. Waits on this thread's children only: the
-/// walker's tracer has stops of its own to wait for.
+/// The status of our own child, if it has ended. While the walker traces it from another thread
+/// of this process, the kernel shows its stops to this thread too, whatever was asked for; one
+/// that is taken here is lost to the tracer and looks like an exit with the number of the
+/// signal. So look first, without taking, and take only an end.
 fn ended(pid: i32) -> io::Result<Option<i32>> {
+    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WNOTHREAD;
+    // SAFETY: zeros are a value of this plain struct.
+    let mut about: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `about` is a place for the answer.
+    if unsafe { libc::waitid(libc::P_PID, pid as libc::id_t, &mut about, flags) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let over = [libc::CLD_EXITED, libc::CLD_KILLED, libc::CLD_DUMPED];
+    if !over.contains(&about.si_code) {
+        return Ok(None);
+    }
     let mut status = 0;
     // SAFETY: `status` is a place for the answer.
     match unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG | libc::__WNOTHREAD) } {
