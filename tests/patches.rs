@@ -157,6 +157,8 @@ impl Recorder for Notes {
     fn on_failure() {}
     fn enter() {}
     fn leave(_: ()) {}
+    fn mapped(_: usize, _: usize, _: Allocator) {}
+    fn unmapped(_: usize, _: usize) {}
 }
 
 /// What the command would do to this executable.

@@ -21,6 +21,7 @@ mod counters;
 mod intern;
 mod live;
 mod lock;
+mod maps;
 mod modules;
 mod owners;
 mod peak;
@@ -32,6 +33,7 @@ mod unwind;
 
 use crate::wire::{Allocator, ExtentMap};
 use live::Found;
+pub use maps::{mapped, unmapped};
 pub use start::{Setup, header, is_active, start_in_session, start_local, stop};
 use thread::{Last, Thread};
 pub use thread::{Muted, mute, name_changed, unmute};

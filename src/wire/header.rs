@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64};
 
 use super::{
-    Column, Context, CounterShard, LargeBlock, LivePage, ModuleRow, Node, OwnerType, Row,
-    ThreadSlot,
+    AllocatorMap, Column, Context, CounterShard, LargeBlock, LivePage, ModuleRow, Node, OwnerType,
+    Row, ThreadSlot,
 };
 
 /// `taskheap` in ASCII.
@@ -111,6 +111,8 @@ pub struct Header {
     pub late_shard: CounterShard,
     pub live_pages: Column<LivePage, 3>,
     pub large_blocks: Column<LargeBlock, 6>,
+    /// Of allocators whose entry points are patched.
+    pub allocator_maps: Column<AllocatorMap, 4>,
 }
 
 /// Filled in by the command before the program's own code runs.

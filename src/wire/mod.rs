@@ -35,7 +35,7 @@ pub use patch::{
 };
 pub use place::{ExtentMap, Place};
 pub use rows::{
-    Allocator, Context, Counter, CounterShard, ModuleRow, Node, NodeFlags, OwnerKind, OwnerType,
-    Row, RowState, ThreadSlot,
+    Allocator, AllocatorMap, Context, Counter, CounterShard, ModuleRow, Node, NodeFlags, OwnerKind,
+    OwnerType, Row, RowState, ThreadSlot,
 };
 pub use session::{PROCESSES, ProcessSlot, ProcessState, SESSION_VARIABLE, Session};

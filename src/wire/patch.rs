@@ -55,7 +55,7 @@ pub struct PatchFixup {
     pub at: u32,
 }
 
-/// A call or jump inside the allocator that leads to one of its entry points.
+/// A call or jump inside the allocator that leads to one of its entry points or to the system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct Redirect {
@@ -63,7 +63,7 @@ pub struct Redirect {
     pub svma: u64,
     /// What the command found there: [`RedirectKind::bytes`] of them count.
     pub found: [u8; 8],
-    /// Row of the patch whose original is to be reached.
+    /// Row of the patch whose original is to be reached, or whose hook if it is of the system.
     pub patch: u32,
     /// [`RedirectKind`].
     pub kind: u32,
@@ -142,12 +142,16 @@ pub enum PatchRole {
     /// Returns the size that the same block now has.
     Xallocx = 11,
     Free = 12,
+    /// Not an entry point: the allocator's own calls of `mmap`, by redirects alone.
+    Map = 13,
+    /// The same of `munmap`.
+    Unmap = 14,
 }
 
 impl PatchRole {
     pub fn from_word(word: u32) -> Option<PatchRole> {
         use PatchRole::*;
-        const ALL: [PatchRole; 12] = [
+        const ALL: [PatchRole; 14] = [
             Allocate,
             AllocateInto,
             AllocateString,
@@ -160,8 +164,15 @@ impl PatchRole {
             Expand,
             Xallocx,
             Free,
+            Map,
+            Unmap,
         ];
         ALL.into_iter().find(|role| *role as u32 == word)
+    }
+
+    /// Is it a function of the system, of which nothing is patched?
+    pub fn is_system(self) -> bool {
+        matches!(self, PatchRole::Map | PatchRole::Unmap)
     }
 }
 
@@ -177,13 +188,13 @@ mod tests {
 
     #[test]
     fn a_role_comes_back_from_its_word() {
-        for word in 1..=12 {
+        for word in 1..=14 {
             assert_eq!(
                 PatchRole::from_word(word).map(|role| role as u32),
                 Some(word)
             );
         }
         assert_eq!(PatchRole::from_word(0), None);
-        assert_eq!(PatchRole::from_word(13), None);
+        assert_eq!(PatchRole::from_word(15), None);
     }
 }

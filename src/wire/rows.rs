@@ -172,6 +172,17 @@ pub struct ThreadSlot {
     pub pending_blocks: AtomicI64,
 }
 
+/// Address space that an allocator has taken from the system. Used again once it is given back.
+#[repr(C)]
+pub struct AllocatorMap {
+    /// Both 0 when the row is free. A reader that meets `end <= start` has caught a change.
+    pub start: AtomicU64,
+    pub end: AtomicU64,
+    /// [`Allocator`].
+    pub allocator: AtomicU32,
+    pub _pad: u32,
+}
+
 /// A loaded ELF file.
 #[repr(C)]
 pub struct ModuleRow {
@@ -199,4 +210,5 @@ const _: () = {
     assert!(size_of::<Row>() == 64);
     assert!(size_of::<Counter>() == 64);
     assert!(size_of::<ModuleRow>() == 96);
+    assert!(size_of::<AllocatorMap>() == 24);
 };

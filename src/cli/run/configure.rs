@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use crate::profile::patches::{self, name_of};
 use crate::profile::recording::Configuration;
 use crate::profile::target::{self, Target};
+use crate::wire::{Allocator, PatchRole};
 
 /// What is known of an executable.
 pub struct About {
@@ -63,7 +65,11 @@ fn describe(target: Target, walks: bool) -> About {
         .task_ids
         .iter()
         .filter(|place| place.task_id.is_none());
+    let plan = patches::plan(&target);
+    let mut warnings = allocator_warnings(&plan);
     let configuration = Configuration {
+        patches: plan.patches,
+        redirects: plan.redirects,
         contexts: unknown
             .map(|place| (place.context, place.context_words))
             .collect(),
@@ -72,7 +78,6 @@ fn describe(target: Target, walks: bool) -> About {
         task_ids,
         ..Configuration::default()
     };
-    let mut warnings = Vec::new();
     if !target.has_symtab {
         warnings.push(
             "the program is stripped: functions and tasks have no names. Build it with \
@@ -85,4 +90,43 @@ fn describe(target: Target, walks: bool) -> About {
         task_ids: target.task_id_method(),
         warnings,
     }
+}
+
+/// What the program will allocate unseen.
+fn allocator_warnings(plan: &patches::Plan) -> Vec<String> {
+    let mut warnings: Vec<String> = plan
+        .bypass
+        .iter()
+        .map(|bypass| bypass.to_string())
+        .collect();
+    for (name, reason) in &plan.unpatched {
+        warnings.push(format!("calls of `{name}` are not recorded: {reason}"));
+    }
+    warnings
+}
+
+fn entries(planned: &Configuration) -> u32 {
+    let roles = planned
+        .patches
+        .iter()
+        .map(|patch| PatchRole::from_word(patch.role));
+    roles
+        .filter(|role| role.is_some_and(|role| !role.is_system()))
+        .count() as u32
+}
+
+/// What the profiled process has not done of what it was told.
+pub fn patch_warning(planned: &Configuration, made: u32, error: i32) -> Option<String> {
+    let missing = entries(planned).saturating_sub(made);
+    let first = planned.patches.first()?;
+    let allocator = Allocator::from_word(first.allocator).map_or("its allocator", name_of);
+    if error != 0 {
+        let reason = std::io::Error::from_raw_os_error(error);
+        return Some(format!(
+            "{allocator}, which is linked into the program, is not recorded: {reason}"
+        ));
+    }
+    (missing > 0).then(|| {
+        format!("{missing} entry points of {allocator} are not recorded: the program changed while it started")
+    })
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::super::Error;
-use super::configure::Known;
+use super::configure::{self, Known};
 use super::walker::{Exiting, Knowledge, Walker};
 use super::{Plan, launch, library, limits, signals};
 use crate::profile::recording::{Ending, Facts, Host, Recorded, collect};
@@ -289,6 +289,13 @@ impl Watch<'_> {
 
     fn facts(&mut self, recorded: &Recorded, duration: Duration) -> Facts {
         let about = self.known.about(&recorded.exe());
+        let header = recorded.header();
+        let (made, error) = (
+            header.patched.load(Relaxed),
+            header.patch_error.load(Relaxed),
+        );
+        let mut warnings = about.warnings.clone();
+        warnings.extend(configure::patch_warning(&about.configuration, made, error));
         let started = SystemTime::now().checked_sub(duration);
         let started = started.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         Facts {
@@ -301,7 +308,7 @@ impl Watch<'_> {
             started_unix_s: started.map_or(0, |time| time.as_secs()),
             duration_s: duration.as_secs_f64(),
             task_ids: about.task_ids.to_owned(),
-            warnings: about.warnings.clone(),
+            warnings,
             ..Facts::default()
         }
     }

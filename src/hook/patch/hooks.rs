@@ -29,6 +29,8 @@ pub(super) fn hook<R: Recorder>(role: PatchRole) -> Hook {
         PatchRole::Expand => expand::<R>,
         PatchRole::Xallocx => xallocx::<R>,
         PatchRole::Free => free::<R>,
+        PatchRole::Map => map::<R>,
+        PatchRole::Unmap => unmap::<R>,
     }
 }
 
@@ -245,6 +247,23 @@ hooks! {
         now
     }
 
+    /// `mmap`.
+    fn map [] (call) {
+        // SAFETY: as above.
+        let start = unsafe { call.original() };
+        if start != libc::MAP_FAILED as usize {
+            R::mapped(start, call.arguments[1], call.entry.allocator);
+        }
+        start
+    }
+
+    /// `munmap`.
+    fn unmap [] (call) {
+        R::unmapped(call.arguments[0], call.arguments[1]);
+        // SAFETY: as above.
+        unsafe { call.original() }
+    }
+
     fn free [] (call) {
         let block = call.pointer();
         if block != 0 {
@@ -252,6 +271,15 @@ hooks! {
         }
         // SAFETY: as above.
         unsafe { call.shielded::<R>() }
+    }
+}
+
+/// The function behind a hook that is reached by redirects alone.
+pub(super) fn system(role: PatchRole) -> Option<usize> {
+    match role {
+        PatchRole::Map => Some(libc::mmap as *const () as usize),
+        PatchRole::Unmap => Some(libc::munmap as *const () as usize),
+        _ => None,
     }
 }
 

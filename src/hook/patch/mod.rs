@@ -44,6 +44,10 @@ pub trait Recorder {
     /// What this thread allocates from now on until [`Self::leave`] is the allocator's own.
     fn enter() -> Self::Inside;
     fn leave(inside: Self::Inside);
+    /// An allocator has got memory from the system.
+    fn mapped(start: usize, bytes: usize, by: Allocator);
+    /// It is about to give some back.
+    fn unmapped(start: usize, bytes: usize);
 }
 
 /// Tells `record`.
@@ -87,6 +91,14 @@ impl Recorder for Recording {
 
     fn leave(inside: record::Muted) {
         record::unmute(inside);
+    }
+
+    fn mapped(start: usize, bytes: usize, by: Allocator) {
+        record::mapped(start as u64, bytes as u64, by);
+    }
+
+    fn unmapped(start: usize, bytes: usize) {
+        record::unmapped(start as u64, bytes as u64);
     }
 }
 

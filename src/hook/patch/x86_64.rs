@@ -39,20 +39,9 @@ pub unsafe fn apply<R: Recorder>(
     redirects: &[Redirect],
     bias: u64,
 ) -> Result<u32, Failure> {
-    let low = patches
-        .iter()
-        .map(|patch| patch.svma)
-        .min()
-        .unwrap_or(0)
-        .wrapping_add(bias);
-    let high = patches
-        .iter()
-        .map(|patch| patch.svma)
-        .max()
-        .unwrap_or(0)
-        .wrapping_add(bias);
-    let bytes = (size_of_val(patches) / size_of::<Patch>() * size_of::<Detour>()) as u64;
-    let bytes = bytes.next_multiple_of(PAGE);
+    let svmas = || patches.iter().map(|patch| patch.svma.wrapping_add(bias));
+    let (low, high) = (svmas().min().unwrap_or(0), svmas().max().unwrap_or(0));
+    let bytes = ((patches.len() * size_of::<Detour>()) as u64).next_multiple_of(PAGE);
     let detours = map_near(low, high, bytes)? as *mut Detour;
     let plan = Plan {
         patches,
@@ -124,7 +113,7 @@ impl Plan<'_> {
             addr_of_mut!((*detour).enter).write(enter as *const () as usize);
             addr_of_mut!((*detour).entry).write(Entry {
                 hook: hooks::hook::<R>(role),
-                original: self.original(index),
+                original: hooks::system(role).unwrap_or(self.original(index)),
                 arguments: patch.arguments,
                 allocator,
             });
@@ -147,14 +136,39 @@ impl Plan<'_> {
         }
     }
 
+    /// Is it an entry point, to be overwritten?
+    fn is_entry(&self, index: usize) -> bool {
+        let role = PatchRole::from_word(self.patches[index].role);
+        role.is_some_and(|role| !role.is_system()) && self.is_sound(index)
+    }
+
+    /// Where a redirected call goes.
+    fn inner_target(&self, index: usize) -> usize {
+        let role = PatchRole::from_word(self.patches[index].role);
+        if role.is_some_and(PatchRole::is_system) {
+            return self.to_hook(index);
+        }
+        self.original(index)
+    }
+
+    fn to_hook(&self, index: usize) -> usize {
+        // SAFETY: the mapping has this many detours; only the address is taken.
+        unsafe { addr_of!((*self.detours.add(index)).to_hook) as usize }
+    }
+
     /// Is what the command saw what is in memory?
     fn is_sound(&self, index: usize) -> bool {
         let Some(patch) = self.patches.get(index) else {
             return false;
         };
+        let Some(role) = PatchRole::from_word(patch.role) else {
+            return false;
+        };
+        if role.is_system() {
+            return true;
+        }
         let length = patch.stolen_len as usize;
-        let known = PatchRole::from_word(patch.role).is_some()
-            && Allocator::from_word(patch.allocator).is_some()
+        let known = Allocator::from_word(patch.allocator).is_some()
             && (JUMP_BYTES..=patch.stolen.len()).contains(&length)
             && patch
                 .fixups
@@ -184,9 +198,6 @@ impl Plan<'_> {
     ///
     /// The pages are writable, no other thread runs, and every detour is built.
     unsafe fn connect(&self) -> u32 {
-        let sound: u32 = (0..self.patches.len())
-            .filter(|&index| self.is_sound(index))
-            .count() as u32;
         for redirect in self.redirects {
             let Some(kind) = RedirectKind::from_word(redirect.kind) else {
                 continue;
@@ -197,39 +208,38 @@ impl Plan<'_> {
             if !there || !self.is_sound(redirect.patch as usize) {
                 continue;
             }
-            let original = self.original(redirect.patch as usize);
+            let target = self.inner_target(redirect.patch as usize);
             // SAFETY: these bytes are one whole branch (or its distance), as the command found
             // and the comparison has shown, and they are replaced by one of the same length.
             unsafe {
                 match kind {
-                    RedirectKind::Distance => put_distance(at, original),
+                    RedirectKind::Distance => put_distance(at, target),
                     RedirectKind::CallSlot => {
                         (at as *mut u8).copy_from([0x67, 0xe8].as_ptr(), 2);
-                        put_distance(at + 2, original);
+                        put_distance(at + 2, target);
                     }
                     RedirectKind::JumpSlot => {
                         (at as *mut u8).copy_from([0xe9, 0, 0, 0, 0, 0x90].as_ptr(), 6);
-                        put_distance(at + 1, original);
+                        put_distance(at + 1, target);
                     }
                 }
             }
         }
-        for (index, patch) in self.patches.iter().enumerate() {
-            if !self.is_sound(index) {
+        let mut count = 0;
+        for index in 0..self.patches.len() {
+            if !self.is_entry(index) {
                 continue;
             }
-            let at = self.address(patch.svma);
+            let at = self.address(self.patches[index].svma);
             // SAFETY: the bytes are whole instructions that nothing branches into, as the command
             // found and the comparison has shown.
             unsafe {
                 *(at as *mut u8) = 0xe9;
-                put_distance(
-                    at + 1,
-                    addr_of!((*self.detours.add(index)).to_hook) as usize,
-                );
+                put_distance(at + 1, self.to_hook(index));
             }
+            count += 1;
         }
-        sound
+        count
     }
 }
 

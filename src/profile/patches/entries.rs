@@ -173,6 +173,16 @@ fn named<'a>(
     .collect()
 }
 
+pub const NO_ARGUMENTS: PatchArguments = PatchArguments {
+    pointer: NO_ARGUMENT,
+    size: NO_ARGUMENT,
+    count: NO_ARGUMENT,
+    extra: NO_ARGUMENT,
+    align: NO_ARGUMENT,
+    flags: NO_ARGUMENT,
+    _pad: [0; 2],
+};
+
 fn arguments(letters: &str, shift: u8) -> PatchArguments {
     let place = |wanted: &[char]| {
         letters

@@ -10,20 +10,22 @@
 mod entries;
 mod flow;
 mod image;
+mod inner;
 mod relocate;
 mod rust_alloc;
 
 use std::collections::HashMap;
 
 use entries::Entry;
-use image::{Function, Image, Slot};
+use image::{Function, Image};
+use inner::InnerCalls;
 use object::elf;
 use relocate::{Refusal, Relocated};
 
-pub use rust_alloc::Bypass;
+pub use rust_alloc::{Bypass, name_of};
 
 use crate::profile::target::Target;
-use crate::wire::{Allocator, MAX_PATCHES, PATCH_CODE, Patch, PatchFixup, Redirect, RedirectKind};
+use crate::wire::{Allocator, MAX_PATCHES, PATCH_CODE, Patch, PatchFixup, PatchRole, Redirect};
 
 /// What to change in an executable, and what will not be seen all the same.
 #[derive(Default)]
@@ -112,12 +114,16 @@ fn present<'i, 'data>(
 /// Adds patches for the entry points of one allocator, and for the calls it makes to itself.
 fn add_group(image: &Image, group: Vec<Found>, plan: &mut Plan) {
     let Some(first) = group.first() else { return };
-    plan.allocators.push(first.entry.allocator);
+    if !plan.allocators.contains(&first.entry.allocator) {
+        plan.allocators.push(first.entry.allocator);
+    }
     let inside = flow::reach(image, allocator_functions(image, &group));
-    let (short, calls) = inner_calls(image, &inside);
+    let calls = InnerCalls::of(image, &inside);
+    let allocator = first.entry.allocator;
+    let start = first.function.start;
     let mut rows: HashMap<u64, u32> = HashMap::new();
     for found in group {
-        let made = if short.contains(&found.function.start) {
+        let made = if calls.reach_shortly(found.function.start) {
             Err(Refusal::ShortCall)
         } else if plan.patches.len() == MAX_PATCHES {
             Err(Refusal::TooMany)
@@ -132,7 +138,8 @@ fn add_group(image: &Image, group: Vec<Found>, plan: &mut Plan) {
             Err(refusal) => plan.unpatched.push((found.name, refusal.to_string())),
         }
     }
-    redirect(image, &rows, calls, plan);
+    calls.redirect(image, &rows, plan);
+    calls.watch_system(image, start, allocator, plan);
 }
 
 /// Functions of the allocator: those that are patched, and for mimalloc, which manages its heaps
@@ -153,100 +160,30 @@ fn allocator_functions(image: &Image, group: &[Found]) -> Vec<u64> {
     starts
 }
 
-/// A branch from the allocator's own code, and the address that it leads to.
-struct InnerCall {
-    target: u64,
-    svma: u64,
-    kind: RedirectKind,
-}
-
-/// Branches from `inside`: targets whose distance is too short to be changed, and all others.
-fn inner_calls(image: &Image, inside: &[&Function]) -> (Vec<u64>, Vec<InnerCall>) {
-    let mut short = Vec::new();
-    let mut calls = Vec::new();
-    for function in inside {
-        let leads = flow::leads(image, function.start, function.end);
-        for branch in leads.branches {
-            let target = branch.target;
-            match branch.field {
-                Some(svma) => calls.push(InnerCall {
-                    target,
-                    svma,
-                    kind: RedirectKind::Distance,
-                }),
-                None if target != function.start => short.push(target),
-                None => {}
-            }
-        }
-        for branch in leads.slots {
-            let Some(Slot::Own(target)) = image.slot(branch.slot) else {
-                continue;
-            };
-            let kind = if branch.is_call {
-                RedirectKind::CallSlot
-            } else {
-                RedirectKind::JumpSlot
-            };
-            if branch.length == kind.bytes() {
-                calls.push(InnerCall {
-                    target,
-                    svma: branch.svma,
-                    kind,
-                });
-            }
-        }
-    }
-    (short, calls)
-}
-
-/// Leads the allocator's calls to its own entry points to the originals: in place, and in the
-/// copies of overwritten instructions.
-fn redirect(image: &Image, rows: &HashMap<u64, u32>, calls: Vec<InnerCall>, plan: &mut Plan) {
-    for patch in &mut plan.patches {
-        for fixup in &mut patch.fixups[..patch.fixup_count as usize] {
-            if let Some(&row) = rows.get(&fixup.svma) {
-                fixup.patch = row + 1;
-            }
-        }
-    }
-    for call in calls {
-        let Some(&patch) = rows.get(&call.target) else {
-            continue;
-        };
-        let overwritten = plan.patches.iter().any(|patch| {
-            patch.svma <= call.svma && call.svma < patch.svma + u64::from(patch.stolen_len)
-        });
-        if overwritten {
-            continue;
-        }
-        let bytes = image.bytes(call.svma, call.svma + call.kind.bytes() as u64);
-        let mut found = [0; 8];
-        found[..bytes.len()].copy_from_slice(bytes);
-        plan.redirects.push(Redirect {
-            svma: call.svma,
-            found,
-            patch,
-            kind: call.kind as u32,
-        });
-    }
-}
-
 fn patch(entry: &Entry, relocated: &Relocated) -> Patch {
-    let mut patch = Patch {
-        svma: relocated.svma,
-        allocator: entry.allocator as u32,
-        role: entry.role as u32,
-        arguments: entry.arguments,
-        stolen_len: relocated.stolen.len() as u8,
-        code_len: relocated.code.len() as u8,
-        fixup_count: relocated.fixups.len() as u8,
-        _pad: [0; 5],
-        stolen: [0; 24],
-        code: [0xcc; PATCH_CODE],
-        fixups: [PatchFixup::default(); 6],
-    };
+    let mut patch = empty_patch(relocated.svma, entry.allocator, entry.role);
+    patch.arguments = entry.arguments;
+    patch.stolen_len = relocated.stolen.len() as u8;
+    patch.code_len = relocated.code.len() as u8;
+    patch.fixup_count = relocated.fixups.len() as u8;
     patch.stolen[..relocated.stolen.len()].copy_from_slice(&relocated.stolen);
     patch.code[..relocated.code.len()].copy_from_slice(&relocated.code);
     patch.fixups[..relocated.fixups.len()].copy_from_slice(&relocated.fixups);
     patch
+}
+
+fn empty_patch(svma: u64, allocator: Allocator, role: PatchRole) -> Patch {
+    Patch {
+        svma,
+        allocator: allocator as u32,
+        role: role as u32,
+        arguments: entries::NO_ARGUMENTS,
+        stolen_len: 0,
+        code_len: 0,
+        fixup_count: 0,
+        _pad: [0; 5],
+        stolen: [0; 24],
+        code: [0xcc; PATCH_CODE],
+        fixups: [PatchFixup::default(); 6],
+    }
 }

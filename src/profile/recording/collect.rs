@@ -4,9 +4,10 @@
 //! say what was allocated and what was live at the peak. Indices of contexts, nodes and owners
 //! stay those of the recording, so that what a walk found keeps its meaning.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
+use super::super::patches::name_of;
 use super::super::{
     ContextId, Contexts, Memory, NodeId, Owner, OwnerId, OwnerKind, Profile, Program, Recording,
     Timeline, Totals, Walk, Worker,
@@ -14,7 +15,7 @@ use super::super::{
 use super::frames::Namer;
 use super::tables::{CounterSums, LiveTable, OwnerCopy, Tables};
 use super::{Recorded, rows};
-use crate::wire::{self, Context};
+use crate::wire::{self, Allocator, Context};
 
 /// How the program ended.
 #[derive(Clone, Copy, Debug, Default)]
@@ -91,13 +92,16 @@ fn program(recorded: &Recorded, tables: &Tables, facts: &Facts) -> Program {
 
 /// Names of the allocators that handed blocks out.
 fn allocators(tables: &Tables) -> Vec<String> {
-    let mut seen = [false; 4];
-    for (_, owner) in tables.contexts.iter().skip(1) {
-        seen[(owner >> Context::ALLOCATOR_SHIFT) as usize & 3] = true;
-    }
-    let names = [malloc_of(tables), "jemalloc", "mimalloc", "wrapper"];
-    let used = names.iter().zip(seen).filter(|(_, seen)| *seen);
-    used.map(|(name, _)| (*name).to_owned()).collect()
+    let words = tables.contexts.iter().skip(1);
+    let used: BTreeSet<u32> = words
+        .map(|(_, owner)| owner >> Context::ALLOCATOR_SHIFT)
+        .collect();
+    let name = |word| match Allocator::from_word(word)? {
+        Allocator::Malloc => Some(malloc_of(tables)),
+        other => Some(name_of(other)),
+    };
+    let names = used.into_iter().filter_map(name);
+    names.map(str::to_owned).collect()
 }
 
 /// Whose `malloc` it is: a preloaded or linked shared allocator stands before glibc's.
