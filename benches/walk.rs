@@ -8,7 +8,9 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use taskheap::walk::{Block, ContextInfo, Heap, NodeTable, Options, Roots, analyze, capture};
+use taskheap::walk::{
+    Block, ContextInfo, Heap, NodeTable, Noted, Options, Roots, analyze, capture,
+};
 
 /// Name, blocks, words of each.
 const HEAPS: [(&str, usize, usize); 3] = [
@@ -44,7 +46,9 @@ fn main() {
         // The first is the list of all others.
         blocks[0].size = (blocks.len() as u64 - 1) * 16;
         let (began, cpu) = (Instant::now(), cpu_seconds());
-        let captured = capture(child.id() as i32, &Options::default(), || Ok((blocks, ())));
+        let captured = capture(child.id() as i32, &Options::default(), || {
+            Ok(Noted::plain(blocks, ()))
+        });
         let captured = captured.unwrap();
         let (whole, capture_cpu) = (began.elapsed(), cpu_seconds() - cpu);
         let node = ContextInfo {

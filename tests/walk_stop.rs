@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use taskheap::walk::{Block, Options, WalkError, capture};
+use taskheap::walk::{Noted, Options, WalkError, capture};
 
 #[path = "walk_stop/programs.rs"]
 mod programs;
@@ -68,7 +68,9 @@ impl Drop for Program {
 }
 
 fn look(pid: i32) -> Result<Duration, WalkError> {
-    let copied = capture(pid, &Options::default(), || Ok((Vec::new(), ())))?;
+    let copied = capture(pid, &Options::default(), || {
+        Ok(Noted::plain(Vec::new(), ()))
+    })?;
     Ok(copied.image.pause)
 }
 
@@ -191,7 +193,7 @@ fn nothing_moves_during_a_look_while_threads_come_and_go() {
             let first = read();
             std::thread::sleep(Duration::from_millis(3));
             assert_eq!(first, read());
-            Ok((Vec::<Block>::new(), first))
+            Ok(Noted::plain(Vec::new(), first))
         });
         let counted = copied.unwrap().tables;
         assert!(counted >= last.swap(counted, Relaxed));

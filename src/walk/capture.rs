@@ -24,6 +24,25 @@ const BATCH: usize = 512;
 /// Read-only data without relocations is copied up to this size for each mapping.
 const READ_ONLY_LIMIT: u64 = 8 << 20;
 
+/// What the recorder knows at the moment of the stop.
+pub struct Noted<T> {
+    pub blocks: Vec<Block>,
+    /// What allocators have taken from the system, as far as that was seen, sorted.
+    pub allocator_maps: Vec<Range<u64>>,
+    pub tables: T,
+}
+
+impl<T> Noted<T> {
+    /// Of a process that has no allocator but glibc's.
+    pub fn plain(blocks: Vec<Block>, tables: T) -> Noted<T> {
+        Noted {
+            blocks,
+            allocator_maps: Vec::new(),
+            tables,
+        }
+    }
+}
+
 /// Stops the process, has `copy` take the recorder's tables, copies memory, lets it go on.
 ///
 /// Runs on a thread of its own, which is the tracer. `copy` runs there, too, while everything
@@ -31,7 +50,7 @@ const READ_ONLY_LIMIT: u64 = 8 << 20;
 pub fn capture<T: Send>(
     pid: i32,
     options: &Options,
-    copy: impl FnOnce() -> Result<(Vec<Block>, T), String> + Send,
+    copy: impl FnOnce() -> Result<Noted<T>, String> + Send,
 ) -> Result<Captured<T>, WalkError> {
     std::thread::scope(|scope| {
         let tracer = std::thread::Builder::new()
@@ -45,11 +64,12 @@ pub fn capture<T: Send>(
 fn stop_and_copy<T>(
     pid: i32,
     options: &Options,
-    copy: impl FnOnce() -> Result<(Vec<Block>, T), String>,
+    copy: impl FnOnce() -> Result<Noted<T>, String>,
 ) -> Result<Captured<T>, WalkError> {
     let memory = ProcessMemory::open(pid).map_err(WalkError::Forbidden)?;
     let stop = Stop::all(pid, &memory, options)?;
-    let (blocks, tables) = copy().map_err(WalkError::Recorder)?;
+    let noted = copy().map_err(WalkError::Recorder)?;
+    let (blocks, tables) = (noted.blocks, noted.tables);
     let mappings = maps::read_resident(pid).map_err(WalkError::Read)?;
     let rss_peak = rss_peak(pid);
     let live = pages_of(&blocks);
@@ -58,6 +78,7 @@ fn stop_and_copy<T>(
         threads: &stop.threads,
         live: &live,
         memory: &memory,
+        allocator_maps: &noted.allocator_maps,
         own_library: &options.own_library,
     }
     .spans();

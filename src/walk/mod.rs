@@ -43,7 +43,7 @@ use std::io;
 use std::time::Duration;
 
 pub use analysis::analyze;
-pub use capture::capture;
+pub use capture::{Noted, capture};
 pub use heap::{
     Block, ContextInfo, Heap, NodeTable, OwnerInfo, OwnerKind, Roots, RowInfo, RowState, Source,
     StaticSlot, ThreadInfo, ThreadLocalSlot,

@@ -12,6 +12,8 @@
 //! size. What remains and holds live blocks is `Mixed`, and is cut at blocks once those are
 //! sorted.
 
+use std::ops::Range;
+
 use super::pages::PageSet;
 use super::stop::StoppedThread;
 use crate::sys::maps::Mapping;
@@ -71,6 +73,8 @@ pub(super) struct Classifier<'a> {
     /// Pages with live blocks.
     pub(super) live: &'a PageSet,
     pub(super) memory: &'a ProcessMemory,
+    /// What allocators other than glibc's are known to have mapped, sorted.
+    pub(super) allocator_maps: &'a [Range<u64>],
     /// Path of the preload library.
     pub(super) own_library: &'a str,
 }
@@ -100,7 +104,7 @@ impl Classifier<'_> {
                 None if mapping.name == "[stack]" => {
                     push(mapping.start, mapping.end, self.first_stack(mapping));
                 }
-                None => self.cut(mapping, before, &mut push),
+                None => self.cut_at_allocators(mapping, before, &mut push),
             }
         }
         spans
@@ -128,6 +132,39 @@ impl Classifier<'_> {
                 tid: 0,
                 used: mapping.start,
             },
+        }
+    }
+
+    /// Cuts out what is known to be an allocator's, blocks and nothing else.
+    fn cut_at_allocators(
+        &self,
+        mapping: &Mapping,
+        before: Option<&Mapping>,
+        push: &mut impl FnMut(u64, u64, Region),
+    ) {
+        let first = self
+            .allocator_maps
+            .partition_point(|map| map.end <= mapping.start);
+        let mut rest = mapping.clone();
+        let mut before = before;
+        for map in &self.allocator_maps[first..] {
+            if map.start >= mapping.end {
+                break;
+            }
+            let (start, end) = (map.start.max(rest.start), map.end.min(mapping.end));
+            if rest.start < start {
+                let piece = Mapping {
+                    end: start,
+                    ..rest.clone()
+                };
+                self.cut(&piece, before, push);
+            }
+            push(start, end, Region::Heap);
+            rest.start = end.max(rest.start);
+            before = None;
+        }
+        if rest.start < rest.end {
+            self.cut(&rest, before, push);
         }
     }
 

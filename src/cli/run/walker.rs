@@ -169,8 +169,11 @@ impl Job {
     fn run(self) {
         let at_s = self.recorded.elapsed_s();
         let captured = walk::capture(self.recorded.pid(), &self.options, || {
-            let live = self.recorded.live();
-            Ok((walk::blocks(&live.blocks), self.recorded.tables()))
+            Ok(walk::Noted {
+                blocks: walk::blocks(&self.recorded.live().blocks),
+                allocator_maps: self.recorded.allocator_maps(),
+                tables: self.recorded.tables(),
+            })
         });
         let captured = match captured {
             Ok(captured) => captured,

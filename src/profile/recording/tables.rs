@@ -6,6 +6,7 @@
 //! is dropped and counted.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use super::Recorded;
@@ -223,6 +224,32 @@ impl Recorded {
             build_id: id.take(row.build_id_len.load(Relaxed) as usize).collect(),
             tls_offset: row.tls_offset.load(Relaxed),
         }
+    }
+
+    /// Address space that patched allocators have taken from the system, sorted, without overlap.
+    pub fn allocator_maps(&self) -> Vec<Range<u64>> {
+        let column = &self.header().allocator_maps;
+        let mut maps = Vec::new();
+        for index in 0..column.len() {
+            // SAFETY: below the length; the row is made of atomics.
+            let Some(row) = (unsafe { column.address(index, self).as_ref() }) else {
+                continue;
+            };
+            let (start, end) = (row.start.load(Relaxed), row.end.load(Acquire));
+            if start < end {
+                maps.push(start..end);
+            }
+        }
+        maps.sort_unstable_by_key(|map| map.start);
+        // A process that was caught at a change may have one range in two rows.
+        maps.dedup_by(|next, kept| {
+            let overlaps = next.start < kept.end;
+            if overlaps {
+                kept.end = kept.end.max(next.end);
+            }
+            overlaps
+        });
+        maps
     }
 
     /// The live blocks, in any order, each once.
