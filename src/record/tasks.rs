@@ -191,7 +191,13 @@ fn current_id(thread: &Thread) -> u64 {
         }
         // SAFETY: the command has checked that tokio's context lies there, in the executable's
         // static TLS, which every thread has for as long as it runs.
-        let id = unsafe { *(thread.pointer.wrapping_add_signed(offset) as *const u64) };
+        let word = |at| unsafe { *(thread.pointer.wrapping_add_signed(at) as *const u64) };
+        let present = slot.present.load(Relaxed);
+        let id = if present != 0 && word(present) == 0 {
+            0
+        } else {
+            word(offset)
+        };
         if id != 0 {
             return if id >> ID_BITS == 0 { id } else { 0 };
         }

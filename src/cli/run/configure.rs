@@ -56,10 +56,10 @@ impl Known {
 }
 
 fn describe(target: Target, walks: bool) -> About {
-    let task_ids: Vec<i64> = target
+    let task_ids = target
         .task_ids
         .iter()
-        .filter_map(|place| place.task_id)
+        .filter_map(|place| Some((place.task_id?, place.present)))
         .collect();
     let unknown = target
         .task_ids

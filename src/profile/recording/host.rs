@@ -45,7 +45,8 @@ unsafe impl Sync for Attached {}
 /// What a process is told before its own code runs.
 #[derive(Clone, Default)]
 pub struct Configuration {
-    pub task_ids: Vec<i64>,
+    /// Offset of the id, and of the word that is 0 while there is none, if it has one.
+    pub task_ids: Vec<(i64, Option<i64>)>,
     /// Offsets from the thread pointer and words of tokio contexts of unknown layout.
     pub contexts: Vec<(i64, u32)>,
     pub init_ranges: Vec<InitRange>,
@@ -265,7 +266,8 @@ impl Recorded {
             .sample_bytes
             .store(configuration.sample_bytes, Relaxed);
         header.walks.store(u32::from(configuration.walks), Relaxed);
-        for (slot, offset) in config.task_ids.iter().zip(&configuration.task_ids) {
+        for (slot, (offset, present)) in config.task_ids.iter().zip(&configuration.task_ids) {
+            slot.present.store(present.unwrap_or(0), Relaxed);
             slot.offset.store(*offset, Relaxed);
         }
         for (slot, (offset, words)) in config.contexts.iter().zip(&configuration.contexts) {
