@@ -15,6 +15,7 @@ use super::walker::{Exiting, Knowledge, Walker};
 use super::{Plan, launch, library, limits, signals};
 use crate::profile::recording::{Ending, Facts, Host, Recorded, collect};
 use crate::profile::{Profile, Timeline, target};
+use crate::sys::sched;
 use crate::wire::{RowState, State};
 
 /// How often the recordings are looked after.
@@ -129,7 +130,11 @@ fn pidfd(pid: i32) -> Option<OwnedFd> {
     (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-fn wait_a_tick(end: Option<&OwnedFd>) {
+/// Waits until the process ends, for a tick at most. True if it has ended.
+///
+/// Never by `waitpid` alone: while a walk traces the process, a wait of any thread of ours would
+/// take the stops that are meant for the tracer, for the end, and away from it.
+fn ends_within_a_tick(pid: i32, end: Option<&OwnedFd>) -> bool {
     match end {
         Some(fd) => {
             let mut poll = libc::pollfd {
@@ -138,34 +143,25 @@ fn wait_a_tick(end: Option<&OwnedFd>) {
                 revents: 0,
             };
             // SAFETY: one entry, valid during the call.
-            unsafe { libc::poll(&mut poll, 1, TICK.as_millis() as i32) };
+            unsafe { libc::poll(&mut poll, 1, TICK.as_millis() as i32) == 1 }
         }
-        None => std::thread::sleep(TICK),
+        None => {
+            std::thread::sleep(TICK);
+            matches!(sched::state(pid, pid), Some('Z' | 'X') | None)
+        }
     }
 }
 
-/// The status of our own child, if it has ended. While the walker traces it from another thread
-/// of this process, the kernel shows its stops to this thread too, whatever was asked for; one
-/// that is taken here is lost to the tracer and looks like an exit with the number of the
-/// signal. So look first, without taking, and take only an end.
-fn ended(pid: i32) -> io::Result<Option<i32>> {
-    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WNOTHREAD;
-    // SAFETY: zeros are a value of this plain struct.
-    let mut about: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    // SAFETY: `about` is a place for the answer.
-    if unsafe { libc::waitid(libc::P_PID, pid as libc::id_t, &mut about, flags) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let over = [libc::CLD_EXITED, libc::CLD_KILLED, libc::CLD_DUMPED];
-    if !over.contains(&about.si_code) {
-        return Ok(None);
-    }
-    let mut status = 0;
-    // SAFETY: `status` is a place for the answer.
-    match unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG | libc::__WNOTHREAD) } {
-        0 => Ok(None),
-        found if found == pid => Ok(Some(status)),
-        _ => Err(io::Error::last_os_error()),
+/// The status of our own child, which has ended.
+fn status_of(pid: i32) -> io::Result<i32> {
+    loop {
+        let mut status = 0;
+        // SAFETY: `status` is a place for the answer.
+        match unsafe { libc::waitpid(pid, &mut status, libc::__WNOTHREAD) } {
+            found if found == pid && !libc::WIFSTOPPED(status) => return Ok(status),
+            found if found == pid => {}
+            _ => return Err(io::Error::last_os_error()),
+        }
     }
 }
 
@@ -175,7 +171,6 @@ impl Watch<'_> {
         let end = pidfd(pid);
         let mut next_point = 0;
         let mut step = 50;
-        // A process that waits at its start should not wait for long.
         loop {
             let known = &mut self.known;
             host.tick(|exe| known.about(exe).configuration.clone())?;
@@ -184,10 +179,9 @@ impl Watch<'_> {
                 self.add_point(host, pid, &mut step);
                 next_point = host.elapsed_ms() + step;
             }
-            if let Some(status) = ended(pid)? {
-                return Ok(status);
+            if ends_within_a_tick(pid, end.as_ref()) {
+                return status_of(pid);
             }
-            wait_a_tick(end.as_ref());
         }
     }
 
