@@ -1,15 +1,15 @@
 //! Which threads exist, by folded name, and what they made.
 //!
 //! A runtime worker spends its life inside a blocking task of tokio's own: what is allocated
-//! there between two tasks belongs to the worker, so those loops are merged into the thread
-//! entry of the same name.
+//! there between two tasks belongs to the worker, so those loops are merged into the entry of
+//! the threads that run them.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
 use super::owners::{OwnerSum, OwnerSums};
-use crate::profile::{OwnerId, OwnerKind, Profile, Walk};
+use crate::profile::{Owner, OwnerId, OwnerKind, Profile, Walk};
 
 #[derive(Clone, Debug, Serialize)]
 pub struct ThreadRow {
@@ -51,7 +51,7 @@ pub fn rows(profile: &Profile, walk: Option<&Walk>, sums: &OwnerSums) -> Vec<Thr
         if !is_thread && !owner.runtime_own {
             continue;
         }
-        let group = groups.entry(&owner.name).or_default();
+        let group = groups.entry(thread_of(profile, owner)).or_default();
         group.sum.add(sums.of(OwnerId(at as u32)));
         if is_thread {
             group.count += owner.spawned;
@@ -70,6 +70,30 @@ pub fn rows(profile: &Profile, walk: Option<&Walk>, sums: &OwnerSums) -> Vec<Thr
         size(b).cmp(&size(a)).then_with(|| a.name.cmp(&b.name))
     });
     rows
+}
+
+/// The name of the thread to which an owner belongs. A loop carries that name, unless nothing
+/// was left of it in the end; then it goes where the other loops are, or to the threads that
+/// tokio names itself.
+fn thread_of<'p>(profile: &'p Profile, owner: &'p Owner) -> &'p str {
+    let is_thread = |name: &str| {
+        let mut threads = profile
+            .owners
+            .iter()
+            .filter(|o| o.kind == OwnerKind::Thread);
+        threads.any(|thread| thread.name == name)
+    };
+    if owner.kind == OwnerKind::Thread || is_thread(&owner.name) {
+        return &owner.name;
+    }
+    let mut loops = profile.owners.iter().filter(|o| o.runtime_own);
+    let beside = loops.find(|other| is_thread(&other.name));
+    let mut tokios = profile
+        .owners
+        .iter()
+        .filter(|o| o.kind == OwnerKind::Thread);
+    let home = beside.or_else(|| tokios.find(|thread| thread.name.starts_with("tokio-r")));
+    home.map_or(&owner.name, |home| &home.name)
 }
 
 fn add_walk<'p>(profile: &'p Profile, walk: &'p Walk, groups: &mut BTreeMap<&'p str, Group>) {

@@ -14,6 +14,8 @@ enum Align {
 struct Column {
     title: String,
     align: Align,
+    /// Left out if no row says anything in it.
+    optional: bool,
 }
 
 /// A table that is being filled.
@@ -25,20 +27,26 @@ pub struct Table {
 
 const GAP: usize = 2;
 /// Names are not shortened below this, even if the line gets too long.
-const LEAST: usize = 10;
+const LEAST: usize = 8;
 
 impl Table {
-    /// Titles of numbers begin with `>`.
+    /// Titles of numbers begin with `>`; before that, `?` for a column that is left out where no
+    /// row says anything in it.
     pub fn new(titles: &[&str]) -> Table {
-        let column = |title: &&str| match title.strip_prefix('>') {
-            Some(title) => Column {
+        let column = |title: &&str| {
+            let (optional, title) = match title.strip_prefix('?') {
+                Some(title) => (true, title),
+                None => (false, *title),
+            };
+            let (align, title) = match title.strip_prefix('>') {
+                Some(title) => (Align::Number, title),
+                None => (Align::Name, title),
+            };
+            Column {
                 title: title.to_owned(),
-                align: Align::Number,
-            },
-            None => Column {
-                title: (*title).to_owned(),
-                align: Align::Name,
-            },
+                align,
+                optional,
+            }
         };
         Table {
             columns: titles.iter().map(column).collect(),
@@ -57,51 +65,47 @@ impl Table {
             .push((style, cells.iter().map(|cell| clean(cell)).collect()));
     }
 
-    /// Columns in which no row says anything are left out.
-    pub fn drop_empty_columns(&mut self) {
-        let says = |at: usize| {
-            let cells = self.rows.iter().map(|(_, cells)| cells[at].as_str());
-            cells
-                .into_iter()
-                .any(|cell| !matches!(cell, "" | "-" | "0" | "0B"))
-        };
-        let keep: Vec<bool> = (0..self.columns.len())
-            .map(|at| at == 0 || says(at))
-            .collect();
-        let mut kept = keep.iter();
-        self.columns.retain(|_| *kept.next().unwrap_or(&true));
-        for (_, cells) in &mut self.rows {
-            let mut kept = keep.iter();
-            cells.retain(|_| *kept.next().unwrap_or(&true));
-        }
-    }
-
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
     /// Lines of at most `limit` characters, the titles first; no limit if none is given.
     pub fn render(&self, limit: Option<usize>) -> String {
-        let widths = self.widths(limit);
+        let shown: Vec<usize> = (0..self.columns.len())
+            .filter(|at| self.shows(*at))
+            .collect();
+        let widths = self.widths(&shown, limit);
         let mut out = String::new();
-        let titles: Vec<String> = self.columns.iter().map(|c| c.title.clone()).collect();
-        self.line(&mut out, HEADING, &titles, &widths);
+        let titles: Vec<&str> = self.columns.iter().map(|c| c.title.as_str()).collect();
+        self.line(&mut out, HEADING, &titles, &shown, &widths);
         for (style, cells) in &self.rows {
-            self.line(&mut out, *style, cells, &widths);
+            let cells: Vec<&str> = cells.iter().map(String::as_str).collect();
+            self.line(&mut out, *style, &cells, &shown, &widths);
         }
         out
     }
 
-    fn line(&self, out: &mut String, style: Style, cells: &[String], widths: &[usize]) {
+    fn shows(&self, at: usize) -> bool {
+        let mut cells = self.rows.iter().map(|(_, cells)| cells[at].as_str());
+        !self.columns[at].optional || cells.any(|cell| !matches!(cell, "" | "-" | "0" | "0B"))
+    }
+
+    fn line(
+        &self,
+        out: &mut String,
+        style: Style,
+        cells: &[&str],
+        shown: &[usize],
+        widths: &[usize],
+    ) {
         let mut line = " ".repeat(self.indent);
-        for (at, ((cell, column), size)) in cells.iter().zip(&self.columns).zip(widths).enumerate()
-        {
-            if at > 0 {
+        for (number, (at, size)) in shown.iter().zip(widths).enumerate() {
+            if number > 0 {
                 line.push_str(&" ".repeat(GAP));
             }
-            let cell = shorten(cell, *size);
+            let cell = shorten(cells[*at], *size);
             let padding = " ".repeat(size - width(&cell));
-            match column.align {
+            match self.columns[*at].align {
                 Align::Name => line.extend([cell, padding]),
                 Align::Number => line.extend([padding, cell]),
             }
@@ -110,20 +114,27 @@ impl Table {
         out.push('\n');
     }
 
-    fn widths(&self, limit: Option<usize>) -> Vec<usize> {
-        let natural = |at: usize| {
-            let cells = self.rows.iter().map(|(_, cells)| width(&cells[at]));
-            cells.max().unwrap_or(0).max(width(&self.columns[at].title))
+    /// Of the columns that are shown.
+    fn widths(&self, shown: &[usize], limit: Option<usize>) -> Vec<usize> {
+        let natural = |at: &usize| {
+            let cells = self.rows.iter().map(|(_, cells)| width(&cells[*at]));
+            cells
+                .max()
+                .unwrap_or(0)
+                .max(width(&self.columns[*at].title))
         };
-        let mut widths: Vec<usize> = (0..self.columns.len()).map(natural).collect();
+        let mut widths: Vec<usize> = shown.iter().map(natural).collect();
         let Some(limit) = limit else {
             return widths;
         };
-        let gaps = self.indent + GAP * self.columns.len().saturating_sub(1);
+        let gaps = self.indent + GAP * shown.len().saturating_sub(1);
+        let is_name = |number: &usize| self.columns[shown[*number]].align == Align::Name;
         // The widest name gives way first, one character at a time, until the line fits.
         while gaps + widths.iter().sum::<usize>() > limit {
-            let names = (0..widths.len()).filter(|at| self.columns[*at].align == Align::Name);
-            match names.max_by_key(|at| widths[*at]) {
+            let widest = (0..widths.len())
+                .filter(is_name)
+                .max_by_key(|at| widths[*at]);
+            match widest {
                 Some(at) if widths[at] > LEAST => widths[at] -= 1,
                 _ => break,
             }
@@ -156,10 +167,9 @@ mod tests {
 
     #[test]
     fn columns_that_say_nothing_go() {
-        let mut table = Table::new(&["task", ">finished", ">bytes"]);
+        let mut table = Table::new(&["task", "?>finished", ">bytes"]);
         table.row(vec!["a".to_owned(), "0".to_owned(), "1B".to_owned()]);
         table.row(vec!["b".to_owned(), "-".to_owned(), "2B".to_owned()]);
-        table.drop_empty_columns();
         assert!(!table.render(None).contains("finished"));
         assert!(table.render(None).contains("2B"));
     }

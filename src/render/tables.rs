@@ -49,7 +49,7 @@ fn size(value: Option<u64>) -> String {
 
 pub fn tasks(rows: &[TaskRow], options: &Options) -> String {
     let mut table = Table::new(&[
-        "task", ">spawned", ">alive", ">done", ">at peak", ">each", ">p99", ">max", ">future",
+        "task", ">spawned", ">alive", "?>done", ">at peak", ">each", ">p99", ">max", ">future",
     ]);
     for row in options.of(rows) {
         table.row(vec![
@@ -64,7 +64,6 @@ pub fn tasks(rows: &[TaskRow], options: &Options) -> String {
             bytes_tight(row.cell_bytes),
         ]);
     }
-    table.drop_empty_columns();
     table.render(options.width)
 }
 
@@ -72,13 +71,13 @@ pub fn tasks(rows: &[TaskRow], options: &Options) -> String {
 pub fn task_details(rows: &[TaskRow], options: &Options) -> String {
     let mut table = Table::new(&[
         "task",
-        "spawned at",
+        "?spawned at",
         ">allocated",
         ">blocks",
         ">live",
-        ">keeps",
-        ">left",
-        ">idle p50",
+        "?>keeps",
+        "?>left",
+        "?>idle p50",
     ]);
     for row in options.of(rows) {
         let site = row.site.as_ref();
@@ -94,7 +93,6 @@ pub fn task_details(rows: &[TaskRow], options: &Options) -> String {
             row.idle_s.p50.map_or("-".to_owned(), seconds),
         ]);
     }
-    table.drop_empty_columns();
     table.render(options.width)
 }
 
@@ -106,9 +104,9 @@ pub fn threads(rows: &[ThreadRow], options: &Options) -> String {
         ">at peak",
         ">live",
         ">allocated",
-        ">left",
-        ">stack",
-        ">touched",
+        "?>left",
+        "?>stack",
+        "?>touched",
     ]);
     for row in options.of(rows) {
         table.row(vec![
@@ -123,7 +121,6 @@ pub fn threads(rows: &[ThreadRow], options: &Options) -> String {
             size(row.stack.resident_each),
         ]);
     }
-    table.drop_empty_columns();
     table.render(options.width)
 }
 
@@ -152,10 +149,10 @@ pub fn others(rows: &[OtherRow], options: &Options) -> String {
 pub fn sites(rows: &[SiteRow], options: &Options) -> String {
     let mut table = Table::new(&[
         "site",
-        "where",
-        "through",
+        "?where",
+        "?through",
         ">at peak",
-        ">at end",
+        "?>at end",
         ">allocated",
         ">blocks",
     ]);
@@ -170,13 +167,12 @@ pub fn sites(rows: &[SiteRow], options: &Options) -> String {
             count_tight(row.allocations),
         ]);
     }
-    table.drop_empty_columns();
     table.render(options.width)
 }
 
 /// For a screen with little room: names and bytes.
 pub fn sites_short(rows: &[SiteRow], options: &Options) -> String {
-    let mut table = Table::new(&["site", "where", "through", ">at peak", ">at end"]);
+    let mut table = Table::new(&["site", "?where", "?through", ">at peak", "?>at end"]);
     for row in options.of(rows) {
         table.row(vec![
             written(&row.site.function).into_owned(),
@@ -186,7 +182,6 @@ pub fn sites_short(rows: &[SiteRow], options: &Options) -> String {
             bytes_tight(row.live_bytes),
         ]);
     }
-    table.drop_empty_columns();
     table.render(options.width)
 }
 
@@ -201,7 +196,7 @@ pub fn short_site(site: &Site) -> String {
 fn known(site: Option<&Site>) -> (String, String) {
     match site {
         Some(site) => (
-            site.function.clone(),
+            written(&site.function).into_owned(),
             place(site.file.as_deref(), site.line),
         ),
         None => ("-".to_owned(), String::new()),
@@ -219,15 +214,15 @@ fn yes(value: Option<bool>, share: Option<f64>) -> String {
 
 pub fn copies(rows: &[CopiesRow], options: &Options) -> String {
     let mut table = Table::new(&[
-        "made in", "where", "held by", ">copies", ">each", ">bytes", ">waste", ">equal",
+        "made in", "?where", "by each", "?named", ">copies", ">each", ">bytes", ">waste", "?>equal",
     ]);
     for row in options.of(rows) {
         let (function, place) = known(row.site.as_ref());
-        let name = row.owner_name.as_deref().unwrap_or("");
         table.row(vec![
             function,
             place,
-            format!("{} {name}", row.owner).trim_end().to_owned(),
+            row.owner.to_owned(),
+            row.owner_name.clone().unwrap_or_default(),
             count_tight(row.copies),
             bytes_tight(row.bytes_each),
             bytes_tight(row.bytes),
@@ -241,12 +236,12 @@ pub fn copies(rows: &[CopiesRow], options: &Options) -> String {
 pub fn thread_locals(rows: &[ThreadLocalRow], options: &Options) -> String {
     let mut table = Table::new(&[
         "thread-local",
-        "made in",
+        "?made in",
         ">threads",
         ">bytes",
         ">mean",
         ">max",
-        ">equal",
+        "?>equal",
     ]);
     for row in options.of(rows) {
         table.row(vec![
@@ -259,12 +254,17 @@ pub fn thread_locals(rows: &[ThreadLocalRow], options: &Options) -> String {
             yes(row.identical, row.equal_share),
         ]);
     }
-    table.drop_empty_columns();
     table.render(options.width)
 }
 
 pub fn shared(rows: &[SharedRow], options: &Options) -> String {
-    let mut table = Table::new(&["static", "first touched by", "made in", ">bytes", ">blocks"]);
+    let mut table = Table::new(&[
+        "static",
+        "?first touched by",
+        "?made in",
+        ">bytes",
+        ">blocks",
+    ]);
     for row in options.of(rows) {
         table.row(vec![
             row.name.clone(),
@@ -274,12 +274,11 @@ pub fn shared(rows: &[SharedRow], options: &Options) -> String {
             count_tight(row.blocks),
         ]);
     }
-    table.drop_empty_columns();
     table.render(options.width)
 }
 
 pub fn leaks(rows: &[LeakRow], options: &Options) -> String {
-    let mut table = Table::new(&["made in", "where", ">blocks", ">bytes", ">indirect", ""]);
+    let mut table = Table::new(&["made in", "?where", ">blocks", ">bytes", "?>indirect", "?"]);
     for row in options.of(rows) {
         table.row(vec![
             written(&row.site.function).into_owned(),
