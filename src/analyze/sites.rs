@@ -44,9 +44,21 @@ struct Known {
     own: Option<FrameId>,
     /// Innermost library that is more inner than `own`.
     library: Option<StringId>,
-    /// Outermost library frame that is not the runtime's.
+    /// Outermost library frame that is not the runtime's, and outermost foreign frame: that is
+    /// often what starts a thread, which tells nothing.
     outermost: Option<FrameId>,
+    foreign: Option<FrameId>,
     innermost: Option<FrameId>,
+}
+
+impl Known {
+    /// The frame that stands for the site.
+    fn frame(&self) -> Option<FrameId> {
+        self.own
+            .or(self.outermost)
+            .or(self.foreign)
+            .or(self.innermost)
+    }
 }
 
 impl SiteTable {
@@ -65,7 +77,7 @@ impl SiteTable {
             } else {
                 look(profile, NodeId(at as u32), above)
             };
-            let key = (this.own.or(this.outermost).or(this.innermost), this.library);
+            let key = (this.frame(), this.library);
             let id = *by_key
                 .entry(key)
                 .or_insert_with(|| table.add(profile, key, &mut by_text));
@@ -143,8 +155,10 @@ fn look(profile: &Profile, node: NodeId, above: Known) -> Known {
                 if this.library.is_none() && !profile.text(library).is_empty() {
                     this.library = Some(library);
                 }
-                if origin != Origin::Runtime {
-                    this.outermost = Some(frame);
+                match origin {
+                    Origin::Library => this.outermost = Some(frame),
+                    Origin::Foreign => this.foreign = Some(frame),
+                    _ => {}
                 }
             }
             Origin::Std | Origin::Unknown => {}
@@ -154,6 +168,7 @@ fn look(profile: &Profile, node: NodeId, above: Known) -> Known {
         own: above.own,
         library: this.library.or(above.library),
         outermost: above.outermost.or(this.outermost),
+        foreign: above.foreign.or(this.foreign),
         innermost: this.innermost.or(above.innermost),
     }
 }
