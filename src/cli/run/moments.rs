@@ -3,8 +3,9 @@
 //! Walking at fixed intervals misses short peaks and stops a quiet program for nothing. A walk
 //! follows the program instead: when its live bytes have come to rest after growing or falling,
 //! again when the rest lasts (idle tasks show only then), when they outgrow those at the last
-//! walk, when a limit is crossed, and before exit. Beyond the first rest, pauses may take a
-//! twentieth of the run.
+//! walk, when a limit is crossed, and before exit. The first rest of a heap worth looking at is
+//! walked whatever it costs; beyond it pauses may take a twentieth of the run, of which growth
+//! alone may not use up more than half: the rest that follows it tells more.
 
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ const REST_MS: u32 = 120;
 /// Or this many bytes: noise of a runtime.
 const NOISE: u64 = 64 << 10;
 /// Looked at again when the rest has lasted so many times as long as at the last look.
-const LONGER: u32 = 8;
+const LONGER: u32 = 10;
 const OUTGROWN: f64 = 1.5;
 const SHARE_OF_RUN: f64 = 0.05;
 /// Allowed before the run is long enough for its share to be anything.
@@ -34,6 +35,8 @@ pub struct Moments {
     since_ms: u32,
     /// Live bytes at the last walk, and how long the rest had lasted then; none before the first.
     walked: Option<(u64, u32)>,
+    rest_when_due: u32,
+    /// Pauses since the start; since the first rest, once there was one.
     paused: Duration,
     rested: bool,
 }
@@ -46,58 +49,69 @@ impl Moments {
         }
     }
 
-    /// A sample. Returns why a walk is due now, if it is.
-    pub fn sample(&mut self, now_ms: u32, live: u64) -> Option<WalkReason> {
+    /// A sample. To be taken at every tick, whether a walk can be made or not.
+    pub fn observe(&mut self, now_ms: u32, live: u64) {
         let band = ((self.level as f64 * STILL) as u64).max(NOISE);
         if live.abs_diff(self.level) > band {
             self.level = live;
             self.since_ms = now_ms;
         }
+    }
+
+    /// Why a walk is due now, if it is.
+    pub fn due(&mut self, now_ms: u32, live: u64) -> Option<WalkReason> {
         if self.limit.is_some_and(|limit| live >= limit) && !self.limit_crossed {
             self.limit_crossed = true;
             return Some(WalkReason::Limit);
         }
         let rest = now_ms.saturating_sub(self.since_ms);
+        self.rest_when_due = rest;
         let reason = match self.walked {
             None if rest >= REST_MS => Some(WalkReason::Plateau),
             None if live > SMALL => Some(WalkReason::Growth),
             None => None,
             Some((last, at_rest)) => self.compare(live, last, rest, at_rest),
         };
-        reason.filter(|_| self.may_pause(now_ms))
+        reason.filter(|reason| self.may_pause(now_ms, *reason))
     }
 
     fn compare(&self, live: u64, last: u64, rest: u32, at_rest: u32) -> Option<WalkReason> {
         let moved = live.abs_diff(last) > ((last as f64 * STILL * 2.0) as u64).max(NOISE);
-        if live > SMALL && live as f64 > last as f64 * OUTGROWN {
-            return Some(WalkReason::Growth);
+        let longer = rest >= at_rest.max(REST_MS) * LONGER;
+        if rest >= REST_MS && (moved || at_rest < REST_MS || longer) {
+            return Some(match moved && live < last {
+                true => WalkReason::Fall,
+                false => WalkReason::Plateau,
+            });
         }
-        if rest < REST_MS {
-            return None;
-        }
-        match moved {
-            true if live < last => Some(WalkReason::Fall),
-            true => Some(WalkReason::Plateau),
-            false => (rest >= at_rest.max(REST_MS) * LONGER).then_some(WalkReason::Plateau),
-        }
+        let outgrown = live > SMALL && live as f64 > last as f64 * OUTGROWN;
+        outgrown.then_some(WalkReason::Growth)
     }
 
-    /// Until the first rest, only that pauses stay short in sum; then their share of the run.
-    fn may_pause(&self, now_ms: u32) -> bool {
-        let run = f64::from(now_ms) / 1000.0;
-        let allowed = match self.rested {
-            true => run * SHARE_OF_RUN,
-            false => (run * SHARE_OF_RUN).max(ALLOWANCE.as_secs_f64()),
+    fn may_pause(&self, now_ms: u32, reason: WalkReason) -> bool {
+        let share = f64::from(now_ms) / 1000.0 * SHARE_OF_RUN;
+        let growth = reason == WalkReason::Growth;
+        let allowed = match (self.rested, growth) {
+            (true, true) => share / 2.0,
+            (true, false) => share,
+            (false, true) => share.max(ALLOWANCE.as_secs_f64()),
+            (false, false) => return true,
         };
         self.walked.is_none() || self.paused.as_secs_f64() < allowed
     }
 
-    /// A walk was made.
+    /// The walk that was due is made. While it stopped the program, nothing rested.
     pub fn walked(&mut self, now_ms: u32, live: u64, pause: Duration) {
-        let rest = now_ms.saturating_sub(self.since_ms);
-        self.rested |= rest >= REST_MS;
+        let rest = self.rest_when_due;
+        let stopped = u32::try_from(pause.as_millis()).unwrap_or(u32::MAX);
+        self.since_ms = self.since_ms.saturating_add(stopped).min(now_ms);
         self.walked = Some((live, rest));
-        self.paused += pause;
+        if !self.rested && rest >= REST_MS && live > SMALL {
+            self.rested = true;
+            self.paused = Duration::ZERO;
+        } else {
+            self.paused += pause;
+        }
     }
 
     /// Is the last walk so recent, and so like what is there now, that another tells nothing?
@@ -121,7 +135,8 @@ mod tests {
         let mut moments = Moments::new(None);
         let mut found = Vec::new();
         for now in (0..until_ms).step_by(5) {
-            if let Some(reason) = moments.sample(now, curve(now)) {
+            moments.observe(now, curve(now));
+            if let Some(reason) = moments.due(now, curve(now)) {
                 moments.walked(now, curve(now), pause);
                 found.push((now, reason));
             }
@@ -167,6 +182,14 @@ mod tests {
     }
 
     #[test]
+    fn the_first_rest_is_walked_though_growing_was_expensive() {
+        let curve = |now: u32| (u64::from(now.min(1000)) * MB / 4).max(MB / 2);
+        let found = walks(curve, 2000, Duration::from_millis(300));
+        let rests = found.iter().filter(|(_, why)| *why == WalkReason::Plateau);
+        assert!(rests.clone().any(|(at, _)| *at >= 1000), "{found:?}");
+    }
+
+    #[test]
     fn a_fall_is_walked() {
         let curve = |now| if now < 1000 { 80 * MB } else { 5 * MB };
         let found = walks(curve, 3000, Duration::from_millis(5));
@@ -181,8 +204,8 @@ mod tests {
     #[test]
     fn the_limit_is_walked_once() {
         let mut moments = Moments::new(Some(10 * MB));
-        assert_eq!(moments.sample(0, 20 * MB), Some(WalkReason::Limit));
+        assert_eq!(moments.due(0, 20 * MB), Some(WalkReason::Limit));
         moments.walked(0, 20 * MB, Duration::ZERO);
-        assert_eq!(moments.sample(5, 20 * MB), None);
+        assert_eq!(moments.due(5, 20 * MB), None);
     }
 }

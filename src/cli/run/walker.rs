@@ -2,8 +2,10 @@
 //! after meanwhile.
 //!
 //! The program stands still only while memory is copied; the analysis comes after it has gone on.
-//! One walk at a time, except for the last: a process that waits at its end is not kept waiting
-//! for the analysis of an earlier walk.
+//! The first walk takes longest, since names are looked up then, and the heap may come to its
+//! first rest meanwhile: so a copy may be made while an earlier one is still analysed, but never
+//! more than one waits for that, because copies take memory. The last walk always is made: a
+//! process that waits at its end is not kept waiting for the analysis of an earlier one.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -21,6 +23,9 @@ use crate::walk::{self, Roots, StaticSlot, ThreadLocalSlot, WalkError};
 
 /// Walks that a profile keeps.
 const KEPT: usize = 12;
+
+/// Copies that may exist at a time, not counting the last.
+const COPIES: usize = 2;
 
 /// The walks of one process.
 pub struct Walker {
@@ -81,13 +86,15 @@ impl Walker {
     /// To be called at every tick. Starts a walk if one is due.
     pub fn tick(&mut self, now_ms: u32) {
         self.note_pauses(now_ms);
-        let busy = self.running.iter().any(|walk| !walk.thread.is_finished());
+        let live = self.live_bytes();
+        self.moments.observe(now_ms, live);
         self.running.retain(|walk| !walk.thread.is_finished());
+        let copying = self.running.iter().any(|walk| !walk.copied.load(Acquire));
+        let busy = copying || self.running.len() >= COPIES;
         if busy || lock(&self.results).error.is_some() {
             return;
         }
-        let live = self.live_bytes();
-        if let Some(reason) = self.moments.sample(now_ms, live) {
+        if let Some(reason) = self.moments.due(now_ms, live) {
             self.start(reason);
         }
     }

@@ -14,7 +14,7 @@ use super::configure::{self, Known};
 use super::walker::{Exiting, Knowledge, Walker};
 use super::{Plan, launch, library, limits, signals};
 use crate::profile::recording::{Ending, Facts, Host, Recorded, collect};
-use crate::profile::{Profile, Timeline, target};
+use crate::profile::{Profile, Timeline, Walk, WalkReason, target};
 use crate::sys::sched;
 use crate::wire::{RowState, State};
 
@@ -318,10 +318,19 @@ fn add_walks(facts: &mut Facts, walker: Walker) {
     for (at, walk) in walks.iter_mut().enumerate() {
         walk.memory.moment = format!("walk {} at {:.1} s", at + 1, walk.at_s);
     }
-    facts.memory = walks.last().map(|walk| walk.memory.clone());
+    facts.memory = last_at_work(&walks).map(|walk| walk.memory.clone());
     let fullest = walks.iter().max_by_key(|walk| walk.live_bytes);
     facts.memory_at_peak = fullest.map(|walk| walk.memory.clone());
     facts.walks = walks;
+}
+
+/// The last look at the program before it took itself apart: a look at its exit tells nothing
+/// about its memory if most of what it held was freed just before.
+fn last_at_work(walks: &[Walk]) -> Option<&Walk> {
+    let (last, before) = walks.split_last()?;
+    let torn_down =
+        |before: &&Walk| last.reason == WalkReason::Exit && last.live_bytes < before.live_bytes / 2;
+    before.last().filter(torn_down).or(Some(last))
 }
 
 /// Shows how far naming has come, if that takes long enough to wonder.
