@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 macro_rules! handle {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+        #[derive(
+            Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default, Serialize, Deserialize,
+        )]
         #[serde(transparent)]
         pub struct $name(pub u32);
 
@@ -214,6 +216,9 @@ pub struct Owner {
     pub finished_allocated: Option<u64>,
     /// Bytes of one cell, the largest seen.
     pub cell_bytes: u64,
+    /// Bytes of the box that tokio makes for the future where it is too large for the cell, the
+    /// largest seen.
+    pub box_bytes: u64,
     pub allocated_bytes: u64,
     /// At the end; the sum of `per_live`, and of what gone owners left.
     pub live_bytes: u64,
@@ -265,7 +270,46 @@ pub struct Walk {
     pub leaks: Vec<WalkLeak>,
     pub oversized: Vec<WalkOversized>,
     pub owner_gone: Vec<WalkOwnerGone>,
+    /// Who holds the blocks of each context: every live byte is in exactly one row.
+    pub held: Vec<WalkHeld>,
     pub memory: Memory,
+}
+
+/// By what a block is reached, and by nothing else.
+#[derive(
+    Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default, Serialize, Deserialize,
+)]
+pub enum HeldBy {
+    /// Nothing: leaked.
+    #[default]
+    Nobody,
+    /// Several.
+    Several,
+    /// A task that has not finished, of this type.
+    Task(OwnerId),
+    FinishedTask(OwnerId),
+    /// Into [`Walk::thread_locals`].
+    ThreadLocal(u32),
+    /// Into [`Walk::statics`].
+    Static(u32),
+    /// A thread of this kind: its pthread keys and thread-locals without a name.
+    Thread(OwnerId),
+    /// The stack of a thread of this kind.
+    Stack(OwnerId),
+    /// Statics without a name.
+    Data,
+    /// Memory that the program mapped itself.
+    Elsewhere,
+}
+
+/// Blocks of one context that are held in one way.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WalkHeld {
+    pub by: HeldBy,
+    pub context: ContextId,
+    pub blocks: u64,
+    pub bytes: u64,
 }
 
 /// The tasks of one type, as a walk found them.
@@ -361,6 +405,8 @@ pub struct WalkCopies {
     pub waste_bytes: u64,
     /// Of all bytes, those that are zero or untouched.
     pub blank_bytes: u64,
+    /// Where the bytes of all copies were made, as a sample of them says.
+    pub contexts: Vec<(ContextId, u64)>,
 }
 
 /// Unreachable blocks of one context.

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use super::{ContextId, FrameId, Memory, NodeId, OwnerId, Profile, Spread, StringId, Walk};
+use super::{ContextId, FrameId, HeldBy, Memory, NodeId, OwnerId, Profile, Spread, StringId, Walk};
 
 /// Frames that one call can stand for: inlining this deep does not exist.
 const MOST_FRAMES: u32 = 4096;
@@ -132,6 +132,7 @@ impl Profile {
         for owner in owners {
             let cells = owner.alive.max(owner.spawned);
             multiply("owners", cells, owner.cell_bytes)?;
+            multiply("owners", cells, owner.box_bytes)?;
         }
         Ok(())
     }
@@ -161,10 +162,32 @@ impl Profile {
             .chain(walk.statics.iter().map(|s| s.node))
             .chain(walk.copies.iter().map(|c| c.node));
         nodes.flatten().try_for_each(|id| self.has_node(id))?;
-        let contexts = (walk.leaks.iter().map(|l| l.context))
+        let contexts = (walk.leaks.iter().flat_map(|l| [l.context, l.root_context]))
             .chain(walk.oversized.iter().map(|o| o.context))
             .chain(walk.owner_gone.iter().map(|o| o.context));
-        contexts.flatten().try_for_each(|id| self.has_context(id))
+        contexts.flatten().try_for_each(|id| self.has_context(id))?;
+        let copies = walk.copies.iter().flat_map(|c| &c.contexts);
+        copies
+            .map(|(id, _)| *id)
+            .try_for_each(|id| self.has_context(id))?;
+        walk.held.iter().try_for_each(|row| {
+            self.has_context(row.context)?;
+            self.holder_is_known(walk, row.by)
+        })
+    }
+
+    fn holder_is_known(&self, walk: &Walk, by: HeldBy) -> Checked {
+        match by {
+            HeldBy::Task(owner)
+            | HeldBy::FinishedTask(owner)
+            | HeldBy::Thread(owner)
+            | HeldBy::Stack(owner) => self.has_owner(owner),
+            HeldBy::ThreadLocal(at) => {
+                within("thread-local", at as usize, walk.thread_locals.len())
+            }
+            HeldBy::Static(at) => within("static", at as usize, walk.statics.len()),
+            HeldBy::Nobody | HeldBy::Several | HeldBy::Data | HeldBy::Elsewhere => Ok(()),
+        }
     }
 
     fn timeline_is_whole(&self) -> Checked {
@@ -252,6 +275,10 @@ fn walk_sums(walk: &Walk) -> Checked {
     sum("copies", walk.copies.iter().map(|c| c.bytes))?;
     sum("copies", walk.copies.iter().map(|c| c.waste_bytes))?;
     sum("copies", walk.copies.iter().map(|c| c.copies))?;
+    let contexts = walk.copies.iter().flat_map(|c| &c.contexts);
+    sum("copies", contexts.map(|(_, bytes)| *bytes))?;
+    sum("held", walk.held.iter().map(|h| h.bytes))?;
+    sum("held", walk.held.iter().map(|h| h.blocks))?;
     sum("leaks", walk.leaks.iter().map(|l| l.bytes))?;
     sum("leaks", walk.leaks.iter().map(|l| l.blocks))?;
     sum("oversized", walk.oversized.iter().map(|o| o.bytes))?;

@@ -180,6 +180,9 @@ fn adopt_box(thread: &mut Thread, cell: Last, boxed: Last, row: u32, layout: Lay
     });
     if moved {
         move_books(thread, boxed, context, row);
+        if let Some(kind) = owners::owner_type(layout.kind) {
+            kind.box_bytes.fetch_max(boxed.size as u64, Relaxed);
+        }
     }
 }
 

@@ -18,7 +18,7 @@ use super::roots::{Collector, Holder};
 use super::scan::{Key, Scan};
 use super::shape::{self, Makers};
 use super::tree::{self, Tree};
-use super::{account, gone, leaks, oversized};
+use super::{account, gone, held, leaks, oversized};
 use crate::profile;
 use crate::sys::maps;
 
@@ -68,6 +68,9 @@ pub fn analyze(image: &Image, heap: &mut Heap, roots: &Roots) -> profile::Walk {
         stacks: &stacks,
     };
     compare_thread_locals(&mut thread_locals, &reach, &comparer);
+    let (thread_locals, local_values): (Vec<_>, Vec<_>) = thread_locals.into_iter().unzip();
+    let (statics, slots): (Vec<_>, Vec<_>) =
+        census::statics(&names, &sums, &makers).into_iter().unzip();
     let cell_marks = Marks::of(heap.blocks.len(), &cell_blocks);
     let tree = Tree::new(heap, &reach, &cell_marks, &stacks);
     let groups = tree::repeated(&tree, &reach, &cell_marks);
@@ -92,8 +95,9 @@ pub fn analyze(image: &Image, heap: &mut Heap, roots: &Roots) -> profile::Walk {
         contexts: sums.of_contexts(),
         tasks: census::tasks(heap, &cells, &sums),
         threads: census::threads(heap, image, &threads, &sums),
-        thread_locals: thread_locals.into_iter().map(|(row, _)| row).collect(),
-        statics: census::statics(&names, &sums, &makers),
+        held: held::find(&names, &reach, &local_values, &slots),
+        thread_locals,
+        statics,
         copies: finder.find(&groups),
         leaks: leaks::find(heap, &scan, &reach, |lost| {
             search(image, heap, &reach, lost)

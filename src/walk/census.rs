@@ -137,12 +137,7 @@ pub(super) fn threads(
         };
         if let Some(span) = image.spans.iter().find(mine) {
             row.stack_resident += span.rss;
-            let known = thread.stack_high.saturating_sub(thread.stack_low);
-            reserved.push(if known > 0 {
-                known
-            } else {
-                span.end - span.start
-            });
+            reserved.push(span.end - span.start);
         }
     }
     for (number, row) in heap.rows.iter().enumerate() {
@@ -210,24 +205,25 @@ pub(super) fn thread_locals(
     rows
 }
 
-/// Statics that keep blocks, largest first.
-pub(super) fn statics(names: &Names, sums: &Sums, makers: &Makers) -> Vec<WalkStatic> {
-    let mut rows: Vec<WalkStatic> = (0u32..)
+/// Statics that keep blocks, largest first, each with its slot.
+pub(super) fn statics(names: &Names, sums: &Sums, makers: &Makers) -> Vec<(WalkStatic, u32)> {
+    let mut rows: Vec<(WalkStatic, u32)> = (0u32..)
         .zip(&names.set.holders)
         .filter(|(number, _)| sums.retained[*number as usize] > 0)
         .filter_map(|(number, holder)| {
             let Holder::Static(slot) = holder else {
                 return None;
             };
-            Some(WalkStatic {
+            let row = WalkStatic {
                 name: names.roots.statics[*slot as usize].name.clone(),
                 node: makers.node_of_holders(&[number]),
                 bytes: sums.retained[number as usize],
                 blocks: sums.retained_blocks[number as usize],
                 first_touched_by: makers.first_toucher(number),
-            })
+            };
+            Some((row, *slot))
         })
         .collect();
-    rows.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.name.cmp(&b.name)));
+    rows.sort_by(|(a, _), (b, _)| b.bytes.cmp(&a.bytes).then_with(|| a.name.cmp(&b.name)));
     rows
 }

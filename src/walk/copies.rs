@@ -16,7 +16,7 @@ use super::reach::{NOBODY, NONE, Reach, SHARED};
 use super::roots::Holder;
 use super::shape::{self, mix};
 use super::tree::Tree;
-use crate::profile::{self, OwnerId, WalkCopies};
+use crate::profile::{self, ContextId, OwnerId, WalkCopies};
 
 /// Share of the bytes that makes two structures identical.
 const IDENTICAL: f64 = 0.95;
@@ -26,6 +26,8 @@ const LEAST_BYTES: u64 = 16 << 10;
 const MOST_GROUPS: usize = 500;
 /// Members of a group that are compared word by word where digests differ.
 const MOST_COMPARED: usize = 256;
+/// Members of a group that are asked where they were made.
+const MOST_SAMPLED: usize = 64;
 /// Smaller structures are equal by digest or not at all.
 const SMALL: u64 = 256;
 
@@ -55,6 +57,8 @@ struct Group {
     blank: u64,
     /// Bytes by node, of one member.
     nodes: HashMap<u32, u64>,
+    /// Bytes by context, of all members.
+    contexts: HashMap<u32, u64>,
 }
 
 pub(super) struct Finder<'a, M> {
@@ -118,6 +122,7 @@ impl<M: Memory> Finder<'_, M> {
             equal_share: group.equal_share,
             waste_bytes: group.waste,
             blank_bytes: group.blank,
+            contexts: contexts(&group.contexts),
         }
     }
 
@@ -142,6 +147,7 @@ impl<M: Memory> Finder<'_, M> {
             waste: equality.waste,
             blank: members.iter().map(|member| self.blank(*member)).sum(),
             nodes: self.nodes(members[0]),
+            contexts: self.contexts(members),
         })
     }
 
@@ -237,6 +243,24 @@ impl<M: Memory> Finder<'_, M> {
         nodes
     }
 
+    /// Members made by one line need not be of one context: tasks, and whoever runs them.
+    fn contexts(&self, members: &[u32]) -> HashMap<u32, u64> {
+        let heap = self.names.heap;
+        let step = members.len().div_ceil(MOST_SAMPLED);
+        let sample: Vec<u32> = members.iter().copied().step_by(step).collect();
+        let mut contexts: HashMap<u32, u64> = HashMap::new();
+        for &member in &sample {
+            for &block in self.tree.below(member) {
+                let block = heap.blocks[block as usize];
+                *contexts.entry(block.context).or_default() += block.size;
+            }
+        }
+        for bytes in contexts.values_mut() {
+            *bytes = *bytes * members.len() as u64 / sample.len() as u64;
+        }
+        contexts
+    }
+
     fn equality(&self, whose: Whose, members: &[u32]) -> Equality {
         let each = self.tree.bytes(members[0]);
         let mut classes: HashMap<u64, (u64, u32)> = HashMap::new();
@@ -323,7 +347,19 @@ impl Group {
         for (node, bytes) in other.nodes {
             *self.nodes.entry(node).or_default() += bytes;
         }
+        for (context, bytes) in other.contexts {
+            *self.contexts.entry(context).or_default() += bytes;
+        }
     }
+}
+
+fn contexts(bytes: &HashMap<u32, u64>) -> Vec<(ContextId, u64)> {
+    let list = bytes
+        .iter()
+        .map(|(context, bytes)| (ContextId(*context), *bytes));
+    let mut list: Vec<(ContextId, u64)> = list.collect();
+    list.sort_unstable();
+    list
 }
 
 /// Are the values of several holders equal? Their blocks, each.

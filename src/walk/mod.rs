@@ -19,6 +19,7 @@ mod copies_tests;
 mod equal;
 mod gone;
 mod heap;
+mod held;
 mod hidden;
 mod image;
 mod index;

@@ -94,7 +94,8 @@ pub struct OwnerType {
     /// Context of the first cell: whoever spawned (tasks).
     pub spawn_context: AtomicU32,
     pub _pad: AtomicU32,
-    pub _spare: AtomicU64,
+    /// Largest box that tokio made for a future before its cell, in bytes (tasks).
+    pub box_bytes: AtomicU64,
 }
 
 /// One owner: a task or a thread. Used again once it is gone and holds nothing.

@@ -194,6 +194,7 @@ fn owner(copy: &OwnerCopy, tables: &Tables, namer: &mut Namer, exe: &Path) -> Ow
         spawned: copy.spawned,
         alive: copy.spawned.saturating_sub(copy.gone),
         cell_bytes: copy.cell_bytes,
+        box_bytes: copy.box_bytes,
         allocated_bytes: copy.retired_allocated,
         spawn_context: (copy.spawn_context != 0).then_some(ContextId(copy.spawn_context)),
         ..Owner::default()

@@ -38,6 +38,7 @@ pub struct OwnerCopy {
     pub gone: u64,
     pub retired_allocated: u64,
     pub cell_bytes: u64,
+    pub box_bytes: u64,
     pub name: String,
     pub spawn_context: u32,
 }
@@ -170,6 +171,7 @@ impl Recorded {
                     gone: row.gone.load(Relaxed),
                     retired_allocated: row.retired_allocated.load(Relaxed),
                     cell_bytes: row.cell_bytes.load(Relaxed),
+                    box_bytes: row.box_bytes.load(Relaxed),
                     name: String::from_utf8_lossy(&bytes[..end]).into_owned(),
                     spawn_context: row.spawn_context.load(Relaxed),
                 }
