@@ -14,6 +14,7 @@ mod entries;
 mod module;
 mod origin;
 mod own;
+mod stack_names;
 mod task_names;
 
 use std::collections::HashMap;
@@ -23,6 +24,7 @@ use std::sync::Arc;
 use super::Origin;
 use module::Module;
 
+pub use stack_names::{name_by_stacks, settle_by_stacks};
 pub use task_names::TaskName;
 use task_names::TaskTypes;
 
