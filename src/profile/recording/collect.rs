@@ -8,6 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use super::super::patches::name_of;
+use super::super::symbolize::{DYN_FUTURE, name_by_stacks, settle_by_stacks};
 use super::super::{
     ContextId, Contexts, Memory, NodeId, Owner, OwnerId, OwnerKind, Profile, Program, Recording,
     Timeline, Totals, Walk, Worker,
@@ -68,6 +69,7 @@ pub fn collect(
     namer.name_nodes(&tables, &exe, &mut profile, progress);
     profile.recording.debug_info = namer.has_debug_info(&exe);
     profile.owners = owners(&tables, namer, &exe);
+    name_the_rest(&mut profile);
     rows::fill_owners(&mut profile, &tables, &live, facts.finished.as_deref());
     profile.totals = totals(recorded, &profile);
     say_what_is_missing(&mut profile, namer);
@@ -208,10 +210,42 @@ fn owner(copy: &OwnerCopy, tables: &Tables, namer: &mut Namer, exe: &Path) -> Ow
                 owner.line = name.line;
                 owner.runtime_own = name.runtime_own;
             }
-            None => owner.name = "[unknown task]".to_owned(),
+            None => owner.name = UNKNOWN_TASK.to_owned(),
         }
     }
     owner
+}
+
+const UNKNOWN_TASK: &str = "[unknown task]";
+
+/// Task types that the executable does not name, or not with certainty: by what they run, else
+/// by who spawns them.
+fn name_the_rest(profile: &mut Profile) {
+    for at in 0..profile.owners.len() {
+        let (owner, id) = (&profile.owners[at], OwnerId(at as u32));
+        if owner.kind != OwnerKind::Task {
+            continue;
+        }
+        let is_unknown = owner.name == UNKNOWN_TASK;
+        let name = if !is_unknown && owner.name != DYN_FUTURE {
+            settle_by_stacks(profile, id, &owner.name)
+        } else {
+            // What an object's stacks show is its body; of others the body may be inlined, and
+            // what shows is something that it calls.
+            let spawned = owner
+                .spawn_context
+                .and_then(|context| profile.contexts.node.get(context.index()))
+                .map(|node| profile.site(*node).function);
+            match (name_by_stacks(profile, id), spawned, is_unknown) {
+                (Some(body), _, false) => body,
+                (Some(body), _, true) => format!("task that runs {body}"),
+                (None, Some(spawner), false) => format!("{DYN_FUTURE} spawned in {spawner}"),
+                (None, Some(spawner), true) => format!("task spawned in {spawner}"),
+                (None, None, _) => continue,
+            }
+        };
+        profile.owners[at].name = name;
+    }
 }
 
 fn totals(recorded: &Recorded, profile: &Profile) -> Totals {

@@ -25,8 +25,8 @@ use super::Origin;
 use module::Module;
 
 pub use stack_names::{name_by_stacks, settle_by_stacks};
-pub use task_names::TaskName;
 use task_names::TaskTypes;
+pub use task_names::{DYN_FUTURE, TaskName};
 
 /// A function that an address is in. An address is in several if some were inlined.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

@@ -266,87 +266,88 @@ mod tests {
         }
     }
 
+    const CASES: &[(&str, &str)] = &[
+        ("server::handle::{async_fn_env#0}", "server::handle"),
+        (
+            "server::handle::{async_fn_env#0}<server::Db>",
+            "server::handle",
+        ),
+        ("server::handle::{{closure}}", "server::handle"),
+        (
+            "server::main::{async_block#0}::{async_block_env#1}",
+            "server::main::{async block}",
+        ),
+        (
+            "server::main::{{closure}}::{{closure}}",
+            "server::main::{async block}",
+        ),
+        (
+            "<server::Server>::serve::{closure#0}",
+            "server::Server::serve",
+        ),
+        (
+            "<server::A as server::Run>::run::{closure#0}",
+            "server::A::run",
+        ),
+        ("server::Poller<u8>", "server::Poller"),
+        (
+            "server::<impl server::Run for &str>::run::{{closure}}",
+            "server::run",
+        ),
+        (
+            "core::pin::Pin<alloc::boxed::Box<server::handle::{async_fn_env#0}, alloc::alloc::Global>>",
+            "server::handle",
+        ),
+        (
+            "core::pin::Pin<alloc::boxed::Box<(dyn core::future::future::Future<Output=()> + core::marker::Send), alloc::alloc::Global>>",
+            "dyn",
+        ),
+        (
+            "core::pin::Pin<alloc::boxed::Box<dyn core::future::future::Future+Output = ()>>",
+            "dyn",
+        ),
+        (
+            "tracing::instrument::Instrumented<tokio::time::timeout::Timeout<server::handle::{{closure}}>>",
+            "server::handle",
+        ),
+        (
+            "tokio::task::task_local::TaskLocalFuture<server::Context,server::handle::{{closure}}>",
+            "server::handle",
+        ),
+        (
+            "futures_util::future::future::map::Map<server::handle::{async_fn_env#0}, server::main::{closure_env#0}>",
+            "server::handle",
+        ),
+        (
+            "lib::spawn_logged<server::handle::{{closure}}>::{{closure}}",
+            "server::handle",
+        ),
+        (
+            "lib::spawn_logged::{async_block_env#0}<server::handle::{async_fn_env#0}>",
+            "server::handle",
+        ),
+        (
+            "hyper::server::conn::http1::Connection<tokio::net::TcpStream, server::main::{closure_env#0}>",
+            "hyper::server::conn::http1::Connection",
+        ),
+        (
+            "tokio::runtime::blocking::task::BlockingTask<server::main::{async_block#0}::{closure_env#1}>",
+            "server::main::{closure}",
+        ),
+        (
+            "tokio::runtime::blocking::task::BlockingTask<server::main::{{closure}}::{{closure}}>",
+            "server::main::{closure}",
+        ),
+        (
+            "tokio::runtime::blocking::task::BlockingTask<tokio::runtime::scheduler::multi_thread::worker::Launch::launch::{{closure}}>",
+            "tokio::runtime::scheduler::multi_thread::worker::Launch::launch::{closure}",
+        ),
+    ];
+
     #[test]
     fn futures_are_named_by_what_a_person_wrote() {
-        let cases = [
-            ("server::handle::{async_fn_env#0}", "server::handle"),
-            (
-                "server::handle::{async_fn_env#0}<server::Db>",
-                "server::handle",
-            ),
-            ("server::handle::{{closure}}", "server::handle"),
-            (
-                "server::main::{async_block#0}::{async_block_env#1}",
-                "server::main::{async block}",
-            ),
-            (
-                "server::main::{{closure}}::{{closure}}",
-                "server::main::{async block}",
-            ),
-            (
-                "<server::Server>::serve::{closure#0}",
-                "server::Server::serve",
-            ),
-            (
-                "<server::A as server::Run>::run::{closure#0}",
-                "server::A::run",
-            ),
-            ("server::Poller<u8>", "server::Poller"),
-            (
-                "server::<impl server::Run for &str>::run::{{closure}}",
-                "server::run",
-            ),
-            (
-                "core::pin::Pin<alloc::boxed::Box<server::handle::{async_fn_env#0}, alloc::alloc::Global>>",
-                "server::handle",
-            ),
-            (
-                "core::pin::Pin<alloc::boxed::Box<(dyn core::future::future::Future<Output=()> + core::marker::Send), alloc::alloc::Global>>",
-                "dyn",
-            ),
-            (
-                "core::pin::Pin<alloc::boxed::Box<dyn core::future::future::Future+Output = ()>>",
-                "dyn",
-            ),
-            (
-                "tracing::instrument::Instrumented<tokio::time::timeout::Timeout<server::handle::{{closure}}>>",
-                "server::handle",
-            ),
-            (
-                "tokio::task::task_local::TaskLocalFuture<server::Context,server::handle::{{closure}}>",
-                "server::handle",
-            ),
-            (
-                "futures_util::future::future::map::Map<server::handle::{async_fn_env#0}, server::main::{closure_env#0}>",
-                "server::handle",
-            ),
-            (
-                "lib::spawn_logged<server::handle::{{closure}}>::{{closure}}",
-                "server::handle",
-            ),
-            (
-                "lib::spawn_logged::{async_block_env#0}<server::handle::{async_fn_env#0}>",
-                "server::handle",
-            ),
-            (
-                "hyper::server::conn::http1::Connection<tokio::net::TcpStream, server::main::{closure_env#0}>",
-                "hyper::server::conn::http1::Connection",
-            ),
-            (
-                "tokio::runtime::blocking::task::BlockingTask<server::main::{async_block#0}::{closure_env#1}>",
-                "server::main::{closure}",
-            ),
-            (
-                "tokio::runtime::blocking::task::BlockingTask<server::main::{{closure}}::{{closure}}>",
-                "server::main::{closure}",
-            ),
-            (
-                "tokio::runtime::blocking::task::BlockingTask<tokio::runtime::scheduler::multi_thread::worker::Launch::launch::{{closure}}>",
-                "tokio::runtime::scheduler::multi_thread::worker::Launch::launch::{closure}",
-            ),
-        ];
-        for (text, wanted) in cases {
-            assert_eq!(name(text), wanted, "{text}");
+        for (text, wanted) in CASES {
+            assert_eq!(name(text), *wanted, "{text}");
         }
     }
 

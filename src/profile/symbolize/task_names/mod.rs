@@ -38,7 +38,7 @@ pub struct TaskName {
     pub line: u32,
     /// tokio's own loops and helpers, run as blocking tasks.
     pub runtime_own: bool,
-    /// A boxed trait object: only a stack can name it.
+    /// A boxed trait object, [`DYN_FUTURE`]: only stacks can name it.
     pub is_dyn: bool,
     /// Its code is shared with other task types, one of which may be the one meant.
     pub uncertain: bool,
@@ -144,6 +144,9 @@ impl Types {
         })
     }
 }
+
+/// Name of tasks whose root future is a trait object.
+pub const DYN_FUTURE: &str = "dyn Future";
 
 /// More are not listed in a name.
 const MOST_ALTERNATIVES: usize = 4;
@@ -295,12 +298,8 @@ impl<'a> Judge<'a> {
         }
         // One of several: all are told, and nothing that holds for one only.
         let rest: Vec<TaskName> = names.collect();
-        let shown = |name: &TaskName| match name.is_dyn {
-            true => "dyn Future".to_owned(),
-            false => name.name.clone(),
-        };
-        let mut listed: Vec<String> = vec![shown(&first)];
-        listed.extend(rest.iter().map(shown));
+        let mut listed: Vec<String> = vec![first.name.clone()];
+        listed.extend(rest.iter().map(|name| name.name.clone()));
         listed.dedup();
         let more = listed.len() > MOST_ALTERNATIVES;
         listed.truncate(MOST_ALTERNATIVES);
@@ -321,6 +320,7 @@ impl<'a> Judge<'a> {
         let unwrapped = future_type::unwrap(full_name, &is_own);
         let Root::Path(path) = unwrapped.root else {
             return TaskName {
+                name: DYN_FUTURE.to_owned(),
                 full_name: full_name.to_owned(),
                 is_dyn: true,
                 ..TaskName::default()
