@@ -6,6 +6,8 @@
 #[cfg(target_os = "linux")]
 pub mod executable;
 #[cfg(all(feature = "cli", target_os = "linux"))]
+pub mod held;
+#[cfg(all(feature = "cli", target_os = "linux"))]
 pub mod maps;
 #[cfg(all(feature = "cli", target_os = "linux"))]
 pub mod mem;

@@ -15,6 +15,7 @@ use super::pages::PageSet;
 use super::regions::{Classifier, Region, Span};
 use super::stop::Stop;
 use super::{Captured, Options, WalkError};
+use crate::sys::held;
 use crate::sys::maps::{self, Mapping};
 use crate::sys::mem::{PAGE, Page, ProcessMemory};
 
@@ -90,15 +91,17 @@ fn stop_and_copy<T>(
     let threads = stop.threads.clone();
     let since = stop.since;
     drop(stop);
+    let pause = since.elapsed();
     let bytes_read = copied.segments.iter().map(|s| s.end - s.start).sum();
     let image = Image {
         pid,
-        pause: since.elapsed(),
+        pause,
         bytes_read,
         threads,
         mappings,
         spans,
         rss_peak,
+        kernel_words: held::epoll_words(pid),
         segments: copied.segments,
         bytes: copied.bytes,
         hint: AtomicUsize::new(0),

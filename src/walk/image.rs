@@ -58,6 +58,8 @@ pub struct Image {
     pub bytes_read: u64,
     pub threads: Vec<StoppedThread>,
     pub mappings: Vec<Mapping>,
+    /// What the program has given to epoll, as of shortly after the stop.
+    pub(super) kernel_words: Vec<u64>,
     /// Ascending.
     pub(super) spans: Vec<super::regions::Span>,
     /// `VmHWM`, the largest resident set so far.

@@ -176,7 +176,8 @@ impl Classifier<'_> {
         push: &mut impl FnMut(u64, u64, Region),
     ) {
         let mut at = mapping.start;
-        if mapping.name.is_empty() && !mapping.shared {
+        let nameless = mapping.name.is_empty() || mapping.name.starts_with("[anon");
+        if nameless && !mapping.shared {
             let guarded = before.is_some_and(|b| b.end == mapping.start && !b.readable);
             if let Some((end, region)) = self.stack_at(mapping, guarded) {
                 push(at, end, region);

@@ -31,7 +31,7 @@ pub(super) enum Holder {
     /// Data of modules without a name.
     Data,
     Stack(u32),
-    /// Memory that the program mapped itself.
+    /// Memory that the program mapped itself, and what it has given to the kernel.
     Elsewhere,
 }
 
@@ -122,6 +122,12 @@ impl Collector<'_> {
             self.sweep(start..span.end, rest, &pieces, libc, &mut pointers);
         }
         self.registers(&mut pointers);
+        let given = self
+            .image
+            .kernel_words
+            .iter()
+            .filter_map(|word| self.index.find(*word));
+        pointers.extend(given.map(|hit| (Holder::Elsewhere, edge(hit))));
         RootSet::from_pointers(cells.len(), pointers)
     }
 
