@@ -22,7 +22,7 @@ pub(super) fn memory(image: &Image, heap: &Heap) -> profile::Memory {
     let mut allocator = 0;
     for span in &image.spans {
         match span.region {
-            Region::Stack { .. } | Region::RetiredStack => parts.stacks_bytes += span.rss,
+            Region::Stack { .. } | Region::RetiredStack { .. } => parts.stacks_bytes += span.rss,
             Region::Data | Region::ReadOnly | Region::Code | Region::Opaque => {
                 parts.mapped_files_bytes += span.rss;
             }

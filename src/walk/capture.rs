@@ -18,6 +18,7 @@ use super::{Captured, Options, WalkError};
 use crate::sys::held;
 use crate::sys::maps::{self, Mapping};
 use crate::sys::mem::{PAGE, Page, ProcessMemory};
+use crate::sys::sched;
 
 /// Ranges that one call reads.
 const BATCH: usize = 512;
@@ -68,6 +69,7 @@ fn stop_and_copy<T>(
     copy: impl FnOnce() -> Result<Noted<T>, String>,
 ) -> Result<Captured<T>, WalkError> {
     let memory = ProcessMemory::open(pid).map_err(WalkError::Forbidden)?;
+    sched::hurry();
     let stop = Stop::all(pid, &memory, options)?;
     let noted = copy().map_err(WalkError::Recorder)?;
     let (blocks, tables) = (noted.blocks, noted.tables);
@@ -141,6 +143,7 @@ fn wanted_pages(live: &PageSet, mappings: &[Mapping], spans: &[Span]) -> PageSet
         let small = mapping.anonymous > 0 || mapping.bytes() <= READ_ONLY_LIMIT;
         let start = match span.region {
             Region::Stack { used, .. } => used,
+            Region::RetiredStack { control } => control,
             Region::Data | Region::Other | Region::Mixed => span.start,
             Region::ReadOnly if small => span.start,
             _ => continue,

@@ -27,8 +27,10 @@ pub(super) enum Region {
         tid: i32,
         used: u64,
     },
-    /// Stack that is kept of a thread that has ended.
-    RetiredStack,
+    /// Stack that is kept of a thread that has ended, with that thread's control block.
+    RetiredStack {
+        control: u64,
+    },
     /// `.data` and `.bss` of a module.
     Data,
     /// An arena of glibc: blocks, live or free, and nothing else.
@@ -238,7 +240,10 @@ impl Classifier<'_> {
             return None;
         }
         let control = self.retired_control_block(mapping)?;
-        Some((end_of(control).min(mapping.end), Region::RetiredStack))
+        Some((
+            end_of(control).min(mapping.end),
+            Region::RetiredStack { control },
+        ))
     }
 
     /// At the upper end of a stack that glibc made stands the thread's control block, which holds

@@ -108,6 +108,13 @@ impl Collector<'_> {
                 Region::Stack { tid, used } => (used, Holder::Stack(self.thread(tid))),
                 Region::Data => (span.start, Holder::Data),
                 Region::Other => (span.start, Holder::Elsewhere),
+                // All that is used again when a thread takes the stack over: the vector of
+                // thread-local storage, whose address is the second word.
+                Region::RetiredStack { control } => {
+                    let vector = self.index.find(self.image.word(control + 8));
+                    pointers.extend(vector.map(|hit| (Holder::Elsewhere, edge(hit))));
+                    continue;
+                }
                 // Other memory between blocks: the blocks themselves are not roots.
                 Region::Mixed => {
                     for gap in self.gaps(span.start..span.end) {
