@@ -11,6 +11,8 @@ pub mod held;
 pub mod maps;
 #[cfg(all(feature = "cli", target_os = "linux"))]
 pub mod mem;
+#[cfg(feature = "cli")]
+pub mod prefetch;
 pub mod private;
 #[cfg(all(feature = "cli", target_os = "linux"))]
 pub mod ptrace;

@@ -14,6 +14,7 @@ use super::image::Memory;
 use super::names::Names;
 use super::reach::{NOBODY, NONE, Reach, SHARED};
 use super::roots::Holder;
+use super::scan::LARGE;
 use super::shape::{self, mix};
 use super::tree::Tree;
 use crate::profile::{self, ContextId, OwnerId, WalkCopies};
@@ -170,26 +171,19 @@ impl<M: Memory> Finder<'_, M> {
 
     /// Whose most of them are, and a number for the holders that have them.
     fn whose(&self, members: &[u32]) -> (Whose, u64) {
-        let mut kinds: HashMap<Whose, Vec<u32>> = HashMap::new();
-        for &member in members {
-            let (whose, colour) = self.kind(member);
-            kinds.entry(whose).or_default().push(colour);
-        }
+        let mut kinds: Vec<(Whose, u32)> = members.iter().map(|m| self.kind(*m)).collect();
+        kinds.sort_unstable();
         let most = kinds
-            .into_iter()
-            .max_by_key(|(whose, held)| (held.len(), *whose));
-        if let Some((whose, mut held)) = most
+            .chunk_by(|a, b| a.0 == b.0)
+            .max_by_key(|of_one| of_one.len());
+        if let Some(held) = most
+            && let whose = held[0].0
             && whose != Whose::Instances
             && held.len() * 2 >= members.len()
+            && held[0].1 != held[held.len() - 1].1
         {
-            held.sort_unstable();
-            let number = held
-                .iter()
-                .fold(0, |sum, &colour| mix(sum, u64::from(colour)));
-            held.dedup();
-            if held.len() > 1 {
-                return (whose, number);
-            }
+            let colours = held.iter().map(|(_, colour)| u64::from(*colour));
+            return (whose, colours.fold(0, mix));
         }
         // Parts of the elements of one array hang on the same block.
         let parents = members
@@ -223,6 +217,9 @@ impl<M: Memory> Finder<'_, M> {
     /// Zero or untouched bytes in the large blocks of a structure.
     fn blank(&self, member: u32) -> u64 {
         let scan = self.comparer.scan;
+        if self.tree.bytes(member) < LARGE {
+            return 0;
+        }
         let facts = self
             .tree
             .below(member)
@@ -263,17 +260,19 @@ impl<M: Memory> Finder<'_, M> {
 
     fn equality(&self, whose: Whose, members: &[u32]) -> Equality {
         let each = self.tree.bytes(members[0]);
-        let mut classes: HashMap<u64, (u64, u32)> = HashMap::new();
-        for &member in members {
-            let digest = self.comparer.digest(self.tree.below(member));
-            classes.entry(digest).or_insert((0, member)).0 += 1;
-        }
-        let by_digest: u64 = classes.values().map(|(count, _)| (count - 1) * each).sum();
+        let digest = |&member: &u32| (self.comparer.digest(self.tree.below(member)), member);
+        let mut digests: Vec<(u64, u32)> = members.iter().map(digest).collect();
+        digests.sort_unstable();
+        let classes: Vec<(u64, u32)> = digests
+            .chunk_by(|a, b| a.0 == b.0)
+            .map(|class| (class.len() as u64, class[0].1))
+            .collect();
+        let by_digest: u64 = classes.iter().map(|(count, _)| (count - 1) * each).sum();
         let count = members.len() as u64;
-        let (&most, &(equal, first)) = classes
-            .iter()
-            .max_by_key(|(digest, (count, _))| (*count, **digest))
-            .unwrap_or((&0, &(0, members[0])));
+        let most = (0..classes.len())
+            .max_by_key(|at| classes[*at].0)
+            .unwrap_or(0);
+        let (equal, first) = classes[most];
         if each < SMALL || equal == count {
             let share = by_digest as f64 / ((count - 1) * each).max(1) as f64;
             return Equality {
@@ -282,8 +281,7 @@ impl<M: Memory> Finder<'_, M> {
                 waste: by_digest,
             };
         }
-        let others = classes.iter().filter(|(digest, _)| **digest != most);
-        let others: Vec<(u64, u32)> = others.map(|(_, class)| *class).collect();
+        let others = [&classes[..most], &classes[most + 1..]].concat();
         self.compare(whose, first, equal, &others, each, by_digest)
     }
 

@@ -7,6 +7,7 @@
 //! each granule. What remains is a look at one or two neighbours.
 
 use super::heap::Block;
+use crate::sys::prefetch::prefetch;
 
 const CHUNK_SHIFT: u32 = 26;
 const CHUNK: u64 = 1 << CHUNK_SHIFT;
@@ -129,10 +130,45 @@ impl<'a> BlockIndex<'a> {
         self.look_up(address)
     }
 
-    fn look_up(&self, address: u64) -> Option<Hit> {
+    /// May the address lie in a block? Quick, and seldom wrongly true.
+    #[inline]
+    pub(super) fn may_find(&self, address: u64) -> bool {
+        address.wrapping_sub(self.low) <= self.span
+    }
+
+    /// Finds the blocks of many addresses, several at a time: while one is waited for in memory,
+    /// the next are asked for.
+    pub(super) fn find_all(&self, addresses: &[u64], mut found: impl FnMut(usize, Option<Hit>)) {
+        const AHEAD: usize = 16;
+        const FAR: usize = 2 * AHEAD;
+        for at in 0..addresses.len() + FAR {
+            if let Some(&address) = addresses.get(at) {
+                prefetch(&self.starts_before, self.granule(address).unwrap_or(0));
+            }
+            if let Some(&address) = at.checked_sub(AHEAD).and_then(|at| addresses.get(at))
+                && let Some(granule) = self.granule(address)
+            {
+                let from = self.starts_before[granule] as usize;
+                prefetch(self.blocks, from.saturating_sub(1));
+                prefetch(self.blocks, from + 2);
+            }
+            if let Some(at) = at.checked_sub(FAR) {
+                found(at, self.find(addresses[at]));
+            }
+        }
+    }
+
+    /// Place of an address in `starts_before`.
+    #[inline]
+    fn granule(&self, address: u64) -> Option<usize> {
         let known = *self.chunks.get((address >> CHUNK_SHIFT) as usize)?;
         let chunk = self.known.get(known.checked_sub(1)? as usize)?;
-        let granule = chunk.at + ((address & (CHUNK - 1)) >> chunk.shift) as usize;
+        Some(chunk.at + ((address & (CHUNK - 1)) >> chunk.shift) as usize)
+    }
+
+    #[inline]
+    fn look_up(&self, address: u64) -> Option<Hit> {
+        let granule = self.granule(address)?;
         let from = self.starts_before[granule] as usize;
         let to = self.starts_before[granule + 1] as usize;
         let within = &self.blocks[from..to];
@@ -210,6 +246,7 @@ mod tests {
                 let from = block.address + edge * block.size;
                 for address in [from.wrapping_add_signed(near), block.address + block.size / 2] {
                     prop_assert_eq!(index.find(address), slow(&blocks, address));
+                    index.find_all(&[address], |_, hit| assert_eq!(hit, slow(&blocks, address)));
                 }
             }
         }

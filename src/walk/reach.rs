@@ -15,6 +15,7 @@
 
 use super::roots::{Holder, RootSet};
 use super::scan::{INTERIOR, Scan};
+use crate::sys::prefetch::prefetch;
 
 /// Nobody reaches it.
 pub(super) const NOBODY: u32 = 0;
@@ -73,7 +74,8 @@ struct Painter<'a> {
     /// Blocks to whose start somebody points.
     owned: Marks,
     reach: Reach,
-    todo: Vec<u32>,
+    /// Blocks of the order that have been followed.
+    followed: usize,
 }
 
 /// Paints all blocks. `cell_blocks` are the tasks' cells in the order of the holders;
@@ -94,16 +96,14 @@ pub(super) fn paint(
             parent: vec![NONE; blocks],
             order: Vec::with_capacity(blocks),
         },
-        todo: Vec::new(),
+        followed: 0,
     };
     painter.mark_owned(roots);
-    for (&cell, colour) in cell_blocks.iter().zip(1..) {
-        painter.take(cell, colour, NONE);
-    }
     for (number, holder) in roots.holders.iter().enumerate() {
         let colour = number as u32 + 1;
         if let Holder::Task(cell) = holder {
-            painter.follow(cell_blocks[*cell as usize], colour);
+            painter.take(cell_blocks[*cell as usize], colour, NONE);
+            painter.drain(colour);
         } else if holder.is_weak() {
             painter.lesser_root(roots.edges(number), colour, &counts_owners);
         } else {
@@ -158,15 +158,11 @@ impl Painter<'_> {
         self.drain(colour);
     }
 
-    /// Follows the pointers of a block that has just been taken.
-    fn follow(&mut self, block: u32, colour: u32) {
-        self.todo.push(block);
-        self.drain(colour);
-    }
-
+    /// Follows everything that was taken since the last time, breadth first: what comes next is
+    /// known early enough to be fetched from memory meanwhile.
     fn drain(&mut self, colour: u32) {
         let scan = self.scan;
-        while let Some(block) = self.todo.pop() {
+        while let Some(block) = self.next() {
             if self.reach.colour[block as usize] != colour {
                 continue;
             }
@@ -178,11 +174,29 @@ impl Painter<'_> {
         }
     }
 
+    fn next(&mut self) -> Option<u32> {
+        const STEP: usize = 4;
+        let ahead = |steps: usize| self.reach.order.get(self.followed + steps * STEP);
+        if let Some(&block) = ahead(3) {
+            self.scan.prefetch_bounds(block);
+        }
+        if let Some(&block) = ahead(2) {
+            self.scan.prefetch_edges(block);
+        }
+        if let Some(&block) = ahead(1) {
+            for &edge in self.scan.edges(block).iter().take(8) {
+                prefetch(&self.reach.colour, (edge & !INTERIOR) as usize);
+            }
+        }
+        let block = *self.reach.order.get(self.followed)?;
+        self.followed += 1;
+        Some(block)
+    }
+
     fn reached(&mut self, block: u32, colour: u32, parent: u32) {
         match self.reach.colour[block as usize] {
             NOBODY => {
                 self.take(block, colour, parent);
-                self.todo.push(block);
             }
             SHARED => {}
             other if other == colour => {}
@@ -232,7 +246,7 @@ impl Painter<'_> {
     /// Like [`Self::drain`], with the rule for stacks.
     fn drain_lesser(&mut self, colour: u32, counts_owners: &impl Fn(u32) -> bool) {
         let scan = self.scan;
-        while let Some(block) = self.todo.pop() {
+        while let Some(block) = self.next() {
             if self.reach.colour[block as usize] != colour {
                 continue;
             }

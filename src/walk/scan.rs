@@ -9,6 +9,7 @@
 use super::heap::Block;
 use super::image::Memory;
 use super::index::{BlockIndex, Hit};
+use crate::sys::prefetch::prefetch;
 
 /// Flag of an edge: it leads into the middle of the block.
 pub(super) const INTERIOR: u32 = 1 << 31;
@@ -66,6 +67,17 @@ pub(super) fn pointer_word(hit: Hit) -> u64 {
     0x5000_0000_0000_0000 | hit.offset
 }
 
+/// Words that may be pointers, until they are looked up together.
+#[derive(Default)]
+struct Candidates {
+    words: Vec<u64>,
+    /// Block and position of each.
+    places: Vec<(u32, u64)>,
+}
+
+/// Candidates that are looked up together.
+const BATCH: usize = 4096;
+
 impl Scan {
     /// `blocks` are those of the index.
     pub(super) fn run(
@@ -75,61 +87,90 @@ impl Scan {
         key: Key,
     ) -> Scan {
         let mut scan = Scan {
-            first: Vec::with_capacity(blocks.len() + 1),
+            first: vec![0; blocks.len() + 1],
             edges: Vec::with_capacity(blocks.len()),
             digest: Vec::with_capacity(blocks.len()),
             ..Scan::default()
         };
-        scan.first.push(0);
-        for (number, block) in blocks.iter().enumerate() {
+        let mut candidates = Candidates::default();
+        for (number, block) in (0u32..).zip(blocks) {
             let (mut digest, mut there, mut used) = (key.mix(block.size, u64::MAX - 1), 0, 0);
-            memory.visit(block.address, block.address + block.size, |at, bytes| {
-                let position = (at - block.address) / 8;
-                there += bytes.len() as u64;
-                let (sum, words) = scan.words(bytes, position, index, key);
-                digest = digest.wrapping_add(sum);
-                used += words * 8;
-            });
+            memory.visit(
+                block.address,
+                block.address.saturating_add(block.size),
+                |at, bytes| {
+                    there += bytes.len() as u64;
+                    for (position, word) in ((at - block.address) / 8..).zip(words(bytes)) {
+                        if word == 0 {
+                            continue;
+                        }
+                        used += 8;
+                        if index.may_find(word) {
+                            candidates.words.push(word);
+                            candidates.places.push((number, position));
+                        } else {
+                            digest = digest.wrapping_add(key.mix(word, position));
+                        }
+                    }
+                },
+            );
             scan.digest.push(digest);
-            scan.first.push(scan.edges.len() as u32);
+            if candidates.words.len() >= BATCH {
+                scan.settle(&mut candidates, index, key);
+            }
             if block.size >= LARGE {
                 scan.large.push(LargeFacts {
-                    block: number as u32,
+                    block: number,
                     untouched: block.size - there,
                     zero: there.saturating_sub(used),
                 });
             }
         }
+        scan.settle(&mut candidates, index, key);
+        scan.first.iter_mut().fold(0, |sum, count| {
+            let first = sum + *count;
+            *count = first;
+            first
+        });
         scan
     }
 
-    /// Digest of a piece of a block, and how many of its words are not zero.
-    #[inline]
-    fn words(&mut self, bytes: &[u8], position: u64, index: &BlockIndex, key: Key) -> (u64, u64) {
-        let mut digest = 0u64;
-        let mut used = 0;
-        for (position, word) in (position..).zip(words(bytes)) {
-            if word != 0 {
-                used += 1;
-                let mut counts = word;
-                if let Some(hit) = index.find(word) {
-                    counts = pointer_word(hit);
-                    self.add_edge(hit);
-                }
-                digest = digest.wrapping_add(key.mix(counts, position));
+    /// Looks candidates up: an edge for each that is a pointer, and their part of the digests.
+    fn settle(&mut self, candidates: &mut Candidates, index: &BlockIndex, key: Key) {
+        index.find_all(&candidates.words, |at, hit| {
+            let (block, position) = candidates.places[at];
+            let counts = hit.map_or(candidates.words[at], pointer_word);
+            let digest = &mut self.digest[block as usize];
+            *digest = digest.wrapping_add(key.mix(counts, position));
+            if let Some(hit) = hit {
+                self.add_edge(block, hit);
             }
-        }
-        (digest, used)
+        });
+        candidates.words.clear();
+        candidates.places.clear();
     }
 
-    #[inline]
-    fn add_edge(&mut self, hit: Hit) {
+    /// Counts the edge in `first[block + 1]`, from which sums are made in the end.
+    fn add_edge(&mut self, block: u32, hit: Hit) {
         if self.edges.len() == u32::MAX as usize {
             self.lost_edges += 1;
             return;
         }
         let flag = if hit.at_start() { 0 } else { INTERIOR };
         self.edges.push(hit.block | flag);
+        self.first[block as usize + 1] += 1;
+    }
+
+    /// Has the processor fetch what [`Self::edges`] of the block will read.
+    #[inline]
+    pub(super) fn prefetch_bounds(&self, block: u32) {
+        prefetch(&self.first, block as usize);
+    }
+
+    /// The same once the bounds are there.
+    #[inline]
+    pub(super) fn prefetch_edges(&self, block: u32) {
+        prefetch(&self.edges, self.first[block as usize] as usize);
     }
 
     /// Where pointers of the block lead, in the order of their addresses. [`INTERIOR`] may be set.

@@ -131,7 +131,8 @@ pub(super) fn repeated(tree: &Tree, reach: &Reach, cells: &Marks) -> Vec<Vec<u32
         let mut candidates = topmost(tree, reach, cells, |look| {
             seen.is_repeated(look) && !single.contains(&look)
         });
-        candidates.sort_by_key(|&block| tree.look(block));
+        // Members of a group in the order of their addresses.
+        candidates.sort_unstable_by_key(|&block| (tree.look(block), block));
         let groups = candidates.chunk_by(|a, b| tree.look(*a) == tree.look(*b));
         let before = single.len();
         single.extend(
@@ -147,7 +148,7 @@ pub(super) fn repeated(tree: &Tree, reach: &Reach, cells: &Marks) -> Vec<Vec<u32
     let mut candidates = topmost(tree, reach, cells, |look| {
         seen.is_repeated(look) && !single.contains(&look)
     });
-    candidates.sort_by_key(|&block| tree.look(block));
+    candidates.sort_unstable_by_key(|&block| (tree.look(block), block));
     let groups = candidates.chunk_by(|a, b| tree.look(*a) == tree.look(*b));
     groups
         .filter(|group| group.len() > 1)
