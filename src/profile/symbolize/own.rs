@@ -7,9 +7,11 @@
 //! absolute ones. So does the list of sources that cargo leaves beside an executable. A workspace
 //! crate that leaves neither is taken for a library.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::path::Path;
 
+use crate::profile::target::debug_info::Slice;
 use crate::profile::target::names::{self, Language};
 use crate::profile::target::{DebugInfo, Image, Symbols};
 
@@ -26,65 +28,94 @@ pub(super) fn of(image: &Image, symbols: &Symbols, debug_info: Option<&DebugInfo
 /// The crates of all compilation units: `src/main.rs/@/server.1f2e3d-cgu.0`.
 fn by_units(info: &DebugInfo) -> Crates {
     let mut crates = Crates::default();
+    // Crates that were compiled where cargo keeps packages, with their package's folder.
+    let mut packaged: Vec<(String, String)> = Vec::new();
     let mut headers = info.dwarf().units();
     while let Ok(Some(header)) = headers.next() {
         let Ok(unit) = info.dwarf().unit(header) else {
             continue;
         };
-        let name = unit
-            .name
-            .map(|name| name.to_string_lossy())
-            .unwrap_or_default();
+        let text = |text: Option<Slice>| text.map(|text| text.to_string_lossy());
+        let name = text(unit.name).unwrap_or_default();
         let Some((path, made)) = name.split_once("/@/") else {
             continue;
         };
-        let crate_name = made.split('.').next().unwrap_or_default();
-        let folder = unit
-            .comp_dir
-            .map(|dir| dir.to_string_lossy())
-            .unwrap_or_default();
-        let known = origin::by_path(path).or_else(|| origin::by_path(&format!("{folder}/{path}")));
-        let set = if known.is_some() {
-            &mut crates.others
-        } else {
-            &mut crates.own
+        let crate_name = made.split('.').next().unwrap_or_default().to_owned();
+        let path = match path.starts_with('/') {
+            true => path.to_owned(),
+            false => format!("{}/{path}", text(unit.comp_dir).unwrap_or_default()),
         };
-        if !set.contains(crate_name) {
-            set.insert(crate_name.to_owned());
+        if origin::by_path(&path).is_some() {
+            packaged.push((crate_name, path));
+        } else {
+            crates.own.insert(crate_name);
         }
+    }
+    // A program that was installed from a registry: nobody compiles the binaries of libraries.
+    let folder = |path: &str| {
+        path.rsplit_once("/src/")
+            .map(|(folder, _)| folder.to_owned())
+    };
+    let programs = packaged.iter().filter(|(_, path)| is_program(path));
+    let programs: HashSet<String> = programs.filter_map(|(_, path)| folder(path)).collect();
+    for (name, path) in packaged {
+        let is_own = folder(&path).is_some_and(|folder| programs.contains(&folder));
+        let set = match is_own {
+            true => &mut crates.own,
+            false => &mut crates.others,
+        };
+        set.insert(name);
     }
     crates
 }
 
+/// Is this the root of an executable, as packages have it?
+fn is_program(path: &str) -> bool {
+    path.ends_with("/src/main.rs") || path.contains("/src/bin/")
+}
+
 fn by_signs(image: &Image, symbols: &Symbols, crates: &mut HashSet<String>) {
-    let mut all: HashSet<String> = HashSet::new();
+    let mut folders = relative_crates(&image.section(".rodata"));
+    folders.extend(listed_crates(image.path()));
+    folders.retain(|name| !origin::is_known(name));
     let mut mains = HashSet::new();
     for symbol in symbols.functions() {
-        let (name, language) = names::demangle(symbol.name);
-        if language != Language::Rust {
-            continue;
-        }
-        let Some((first, rest)) = name.split_once("::") else {
+        let Some((crate_name, is_main)) = crate_of(symbol.name) else {
             continue;
         };
-        if first.starts_with(|c: char| c.is_ascii_lowercase() || c == '_') {
-            if rest == "main" {
-                mains.insert(first.to_owned());
-            }
-            if !all.contains(first) {
-                all.insert(first.to_owned());
-            }
+        if is_main {
+            mains.insert(crate_name.into_owned());
+        } else if folders.contains(&*crate_name) {
+            crates.extend(folders.take(&*crate_name));
         }
     }
     match entry(image, symbols) {
         Some(name) => crates.extend([name]),
-        None => crates.extend(mains),
+        None => {
+            crates.extend(mains);
+            crates.extend(file_crate(image.path()));
+        }
     }
-    crates.extend(file_crate(image.path()));
-    let mut folders = relative_crates(&image.section(".rodata"));
-    folders.extend(listed_crates(image.path()));
-    let is_crate = |name: &String| all.contains(name) && !origin::is_known(name);
-    crates.extend(folders.into_iter().filter(is_crate));
+}
+
+/// The crate that a function's path starts with, and whether it is that crate's `main`. Legacy
+/// names are read as they are: a large program has half a million, and demangling takes longer.
+fn crate_of(symbol: &str) -> Option<(Cow<'_, str>, bool)> {
+    if let Some(rest) = symbol.strip_prefix("_ZN") {
+        let digits = rest.find(|c: char| !c.is_ascii_digit())?;
+        let length: usize = rest[..digits].parse().ok()?;
+        let name = rest.get(digits..digits.checked_add(length)?)?;
+        let is_main = rest.get(digits + length..)?.starts_with("4main17h");
+        // `_$LT$server..Rule$u20$as…`
+        let name = name.strip_prefix("_$LT$").unwrap_or(name);
+        let first = name.split("..").next().unwrap_or_default();
+        return (!first.contains('$')).then_some((first.into(), is_main));
+    }
+    let (name, language) = names::demangle(symbol);
+    let (first, rest) = name.trim_start_matches('<').split_once("::")?;
+    let is_path = first.starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
+    let found = || (first.to_owned().into(), rest == "main");
+    (language == Language::Rust && is_path).then(found)
 }
 
 /// The executable's name as a crate's.
@@ -152,7 +183,7 @@ fn relative_crates(rodata: &[u8]) -> HashSet<String> {
         let is_path = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
         let start = (0..at)
             .rev()
-            .take(200)
+            .take(300)
             .take_while(|i| is_path(rodata[*i]))
             .last();
         let Some(start) = start else {
@@ -161,7 +192,9 @@ fn relative_crates(rodata: &[u8]) -> HashSet<String> {
         let before = &rodata[start..at];
         // Strings stand one after another without a mark, so a path may have something before it;
         // only one that holds no absolute path counts.
-        if before.contains(&b'/')
+        if let Some(package) = program_package(before, &rodata[at..]) {
+            found.insert(package);
+        } else if before.contains(&b'/')
             && before[0] != b'/'
             && !has(before, b"registry/src")
             && !has(before, b"rustc/")
@@ -174,6 +207,17 @@ fn relative_crates(rodata: &[u8]) -> HashSet<String> {
         }
     }
     found
+}
+
+/// The package of `…/registry/src/INDEX/PACKAGE-VERSION/src/bin/a.rs`: installed from a registry,
+/// and not as a library.
+fn program_package(before: &[u8], after: &[u8]) -> Option<String> {
+    if !after.starts_with(b"/src/bin/") && !after.starts_with(b"/src/main.rs") {
+        return None;
+    }
+    let path = format!("{}/src/main.rs", std::str::from_utf8(before).ok()?);
+    let package = origin::by_path(&path)?;
+    (!package.library.is_empty()).then_some(package.library)
 }
 
 fn has(text: &[u8], part: &[u8]) -> bool {
@@ -190,6 +234,30 @@ mod tests {
             \0/rustc/59807/library/std/src/io.rs\0src/main.rs\0";
         let found = relative_crates(rodata);
         assert_eq!(found, HashSet::from(["my_store".to_owned()]));
+    }
+
+    #[test]
+    fn an_installed_program_is_its_own_package() {
+        let rodata = b"\0/root/.cargo/registry/src/i/mini-redis-0.4.1/src/bin/server.rs\
+            \0/root/.cargo/registry/src/i/serde-1.0.1/src/de.rs\0";
+        let found = relative_crates(rodata);
+        assert_eq!(found, HashSet::from(["mini_redis".to_owned()]));
+    }
+
+    #[test]
+    fn symbols_tell_their_crate() {
+        let main = "_ZN6server4main17h0123456789abcdefE";
+        assert_eq!(crate_of(main), Some(("server".into(), true)));
+        let other = "_ZN6server5store4main17h0123456789abcdefE";
+        assert_eq!(crate_of(other), Some(("server".into(), false)));
+        let of_impl =
+            "_ZN50_$LT$server..Rule$u20$as$u20$core..clone..Clone$GT$5clone17h0123456789abcdefE";
+        assert_eq!(crate_of(of_impl), Some(("server".into(), false)));
+        let v0 = "_RNvMs0_NtNtNtNtCsjrHSEGnQ3l9_3std3sys4sync4once5futexNtB5_4Once4call";
+        assert_eq!(crate_of(v0), Some(("std".into(), false)));
+        for odd in ["_ZN", "_ZN9999999999999999999999a", "_ZN5ab", "malloc", ""] {
+            assert_eq!(crate_of(odd), None);
+        }
     }
 
     #[test]
