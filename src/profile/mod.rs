@@ -11,6 +11,7 @@ pub mod symbolize;
 pub mod target;
 mod validate;
 mod view;
+mod weigh;
 mod write;
 
 pub use format::{MAJOR, MINOR, Major, Minor, readable};

@@ -2,7 +2,7 @@
 //!
 //! A file may be cut, changed, from another tool, from a later version, or made to harm. Each
 //! gets an error that names the file and says what was expected, none a panic, and none more
-//! memory than its size allows: see [`most_plain_bytes`]. Indices and sums are checked once, by
+//! memory than its size allows: see [`most_plain_bytes`] and [`most_memory`]. Indices and sums are checked once, by
 //! [`Profile::validate`], so that everything behind this module may index and add.
 
 use std::fmt;
@@ -14,6 +14,7 @@ use super::Profile;
 use super::format::{
     Encoding, FileHeader, HEADER_BYTES, MAGIC, MAJOR, MINOR, Major, Minor, crc32, most_plain_bytes,
 };
+use super::weigh::{most_memory, weigh};
 
 /// Why a file is not a profile that can be read.
 #[derive(Debug)]
@@ -60,6 +61,11 @@ pub fn read_from(mut source: impl Read, path: &Path) -> Result<Profile, ReadErro
     let header = read_header(&mut source, path)?;
     let body = read_body(source, &header, path)?;
     let plain = unpack(body, &header, path)?;
+    // What can't be weighed can't be decoded either, and the decoder says why.
+    if weigh(&plain).is_some_and(|weight| weight > most_memory(plain.len() as u64)) {
+        let what = "its tables claim to take more memory than any profile of their size";
+        return Err(ReadError::damaged(path, what));
+    }
     let profile: Profile = rmp_serde::from_slice(&plain).map_err(|error| {
         ReadError::damaged(path, format!("its tables can't be decoded ({error})"))
     })?;

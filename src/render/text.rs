@@ -49,6 +49,14 @@ pub fn shorten(text: &str, limit: usize) -> String {
     {
         return format!("…{end}");
     }
+    // The last part alone, without what shows that it is one.
+    if let Some((_, last)) = text.rsplit_once("::")
+        && width(last) < limit
+        && width(last) * 2 >= limit
+        && !text.contains('<')
+    {
+        return format!("…{last}");
+    }
     let head = (limit - 1) / 3;
     let tail = limit - 1 - head;
     let start: String = text.chars().take(head).collect();
@@ -111,6 +119,7 @@ mod tests {
     fn a_long_name_keeps_its_end() {
         assert_eq!(shorten("server::handle_connection", 16), "serve…connection");
         assert_eq!(shorten("server::net::handler", 16), "…::net::handler");
+        assert_eq!(shorten("server::handler", 9), "…handler");
         assert_eq!(shorten("short", 16), "short");
         assert_eq!(shorten("abc", 1), "…");
         assert_eq!(shorten("abc", 0), "");

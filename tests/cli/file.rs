@@ -197,6 +197,17 @@ fn a_small_file_does_not_unpack_to_fill_the_memory() {
     assert!(error.to_string().contains("claim to unpack"), "{error}");
 }
 
+/// The tables of a profile with a million owners of one byte each.
+#[test]
+fn a_small_file_does_not_decode_to_fill_the_memory() {
+    let mut plain = vec![0x81, 0xa6];
+    plain.extend_from_slice(b"owners");
+    plain.extend_from_slice(&[0xdd, 0, 0x10, 0, 0]);
+    plain.extend(std::iter::repeat_n(0x80, 0x10_0000));
+    let error = read(&wrapped(&plain)).unwrap_err();
+    assert!(error.to_string().contains("more memory"), "{error}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
