@@ -287,9 +287,9 @@ impl<'p> Tree<'p> {
 }
 
 /// A function as a person writes it: without the closures that an `async fn` is compiled to, and
-/// `Rules::clone` for `<Rules as Clone>::clone`.
+/// `Rules::clone` for `<Rules as Clone>::clone`; the initial value of a static has its name.
 pub fn written(function: &str) -> Cow<'_, str> {
-    let mut name = function;
+    let mut name = statics::initialised(function).unwrap_or(function);
     while let Some((start, last)) = name.rsplit_once("::") {
         let made = last.starts_with('{') && (last.contains("closure") || last.contains("async"));
         if !made {
@@ -332,6 +332,7 @@ mod tests {
             ("a::handler::{{closure}}", "a::handler"),
             ("a::handler::{closure#0}::{closure}", "a::handler"),
             ("a::main::{async block}", "a::main"),
+            ("a::CACHE::{constant}::__init", "a::CACHE"),
             ("<a::Rules as core::clone::Clone>::clone", "a::Rules::clone"),
             (
                 "<a::V<fn() -> b::C> as d::E<F>>::g",

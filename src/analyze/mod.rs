@@ -38,7 +38,7 @@ pub use tasks::{PerOwner, TaskRow};
 pub use thread_locals::ThreadLocalRow;
 pub use threads::ThreadRow;
 
-use crate::profile::{Profile, Totals};
+use crate::profile::{Origin, Profile, Totals};
 use serde::Serialize;
 
 /// All that is known, in the order of the JSON contract.
@@ -115,6 +115,8 @@ pub struct RecordingRow {
     pub shared_bytes: u64,
     pub private_bytes: u64,
     pub walks: usize,
+    /// Is there a frame of tokio on any stack?
+    pub runtime_seen: bool,
 }
 
 /// What grows with a variable: bytes = constant + slope × units.
@@ -202,5 +204,6 @@ fn recording(profile: &Profile) -> RecordingRow {
         shared_bytes: recording.shared_bytes,
         private_bytes: recording.private_bytes,
         walks: profile.walks.len(),
+        runtime_seen: profile.frames.origin.contains(&Origin::Runtime),
     }
 }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use crate::profile::{ContextId, FrameId, NodeId, Origin, Profile, Site, StringId};
+use crate::profile::{ContextId, FrameId, NodeId, Profile, Site, SiteSearch, StringId};
 
 /// Into [`SiteTable`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -38,32 +38,9 @@ pub struct SiteRow {
     pub temporary_blocks: u64,
 }
 
-/// What a node and its ancestors have to say about the site.
-#[derive(Clone, Copy, Default)]
-struct Known {
-    own: Option<FrameId>,
-    /// Innermost library that is more inner than `own`.
-    library: Option<StringId>,
-    /// Outermost library frame that is not the runtime's, and outermost foreign frame: that is
-    /// often what starts a thread, which tells nothing.
-    outermost: Option<FrameId>,
-    foreign: Option<FrameId>,
-    innermost: Option<FrameId>,
-}
-
-impl Known {
-    /// The frame that stands for the site.
-    fn frame(&self) -> Option<FrameId> {
-        self.own
-            .or(self.outermost)
-            .or(self.foreign)
-            .or(self.innermost)
-    }
-}
-
 impl SiteTable {
     pub fn new(profile: &Profile) -> SiteTable {
-        let mut known: Vec<Known> = Vec::with_capacity(profile.nodes.parent.len());
+        let mut known: Vec<SiteSearch> = Vec::with_capacity(profile.nodes.parent.len());
         let mut table = SiteTable {
             of_node: Vec::with_capacity(profile.nodes.parent.len()),
             sites: Vec::new(),
@@ -136,41 +113,13 @@ impl SiteTable {
     }
 }
 
-/// The node's own frames, from the innermost outwards, then what its parent knows.
-fn look(profile: &Profile, node: NodeId, above: Known) -> Known {
-    let mut this = Known::default();
+/// What the parent knows, then the node's own frames inwards.
+fn look(profile: &Profile, node: NodeId, above: SiteSearch) -> SiteSearch {
     let first = profile.nodes.first_frame[node.index()];
     let count = profile.nodes.frame_count[node.index()];
-    for frame in (first..first + count).rev().map(FrameId) {
-        let at = frame.index();
-        this.innermost = this.innermost.or(Some(frame));
-        let origin = profile.frames.origin[at];
-        match origin {
-            Origin::Own => {
-                this.own = Some(frame);
-                return this;
-            }
-            Origin::Library | Origin::Runtime | Origin::Foreign => {
-                let library = profile.frames.library[at];
-                if this.library.is_none() && !profile.text(library).is_empty() {
-                    this.library = Some(library);
-                }
-                match origin {
-                    Origin::Library => this.outermost = Some(frame),
-                    Origin::Foreign => this.foreign = Some(frame),
-                    _ => {}
-                }
-            }
-            Origin::Std | Origin::Unknown => {}
-        }
-    }
-    Known {
-        own: above.own,
-        library: this.library.or(above.library),
-        outermost: above.outermost.or(this.outermost),
-        foreign: above.foreign.or(this.foreign),
-        innermost: this.innermost.or(above.innermost),
-    }
+    (first..first + count)
+        .map(FrameId)
+        .fold(above, |search, frame| search.step(profile, frame))
 }
 
 /// One row per site, most bytes at the peak first.

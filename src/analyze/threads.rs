@@ -122,7 +122,7 @@ fn add_walk<'p>(profile: &'p Profile, walk: &'p Walk, groups: &mut BTreeMap<&'p 
 impl Group {
     fn row(self, name: &str) -> ThreadRow {
         ThreadRow {
-            name: name.to_owned(),
+            name: if name.is_empty() { "[unnamed]" } else { name }.to_owned(),
             count: self.count,
             alive: self.alive,
             allocated_bytes: self.sum.allocated_bytes,

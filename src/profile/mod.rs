@@ -19,5 +19,5 @@ pub use model::*;
 pub use output::{Options, Output, OutputError};
 pub use read::{ReadError, read, read_from};
 pub use validate::Invalid;
-pub use view::{Site, percentile};
+pub use view::{Site, SiteSearch, percentile};
 pub use write::{encode, write, write_to};

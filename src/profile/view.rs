@@ -54,32 +54,17 @@ impl Profile {
         (0..self.contexts.node.len() as u32).map(ContextId)
     }
 
-    /// The site of a stack. Where no frame is the program's own, the outermost library frame
-    /// that is not the runtime's stands in for it.
+    /// The site of a stack.
     pub fn site(&self, node: NodeId) -> Site {
-        let mut library = None;
-        let mut stand_in = None;
-        for frame in self.frames_outwards(node) {
-            let at = frame.index();
-            match self.frames.origin[at] {
-                Origin::Own => return self.site_of(frame, library),
-                Origin::Library | Origin::Runtime | Origin::Foreign => {
-                    let name = self.text(self.frames.library[at]);
-                    if library.is_none() && !name.is_empty() {
-                        library = Some(name.to_owned());
-                    }
-                    if self.frames.origin[at] != Origin::Runtime || stand_in.is_none() {
-                        stand_in = Some(frame);
-                    }
-                }
-                Origin::Std | Origin::Unknown => {
-                    if stand_in.is_none() {
-                        stand_in = Some(frame);
-                    }
-                }
-            }
-        }
-        match stand_in {
+        let mut frames: Vec<FrameId> = self.frames_outwards(node).collect();
+        frames.reverse();
+        let found = frames
+            .into_iter()
+            .fold(SiteSearch::default(), |search, frame| {
+                search.step(self, frame)
+            });
+        let library = found.library.map(|id| self.text(id).to_owned());
+        match found.frame() {
             Some(frame) => self.site_of(frame, library),
             None => Site {
                 function: "[unknown]".to_owned(),
@@ -98,6 +83,65 @@ impl Profile {
             line: (line != 0).then_some(line),
             library,
         }
+    }
+}
+
+/// What the outer frames of a stack have to say about its site, one step for each frame
+/// inwards.
+///
+/// Where no frame is the program's own, another stands in: a thread begins in libc and std,
+/// which says nothing, and ends in the allocator, which says less. So, as far as there is one:
+/// the outermost frame of a library; of C code that Rust calls; of the runtime; of std; else the
+/// innermost frame.
+#[derive(Clone, Copy, Default)]
+pub struct SiteSearch {
+    own: Option<FrameId>,
+    /// Innermost library more inner than `own`.
+    pub library: Option<StringId>,
+    outermost: Option<FrameId>,
+    foreign: Option<FrameId>,
+    runtime: Option<FrameId>,
+    std: Option<FrameId>,
+    innermost: Option<FrameId>,
+}
+
+impl SiteSearch {
+    /// With the next frame inwards.
+    pub fn step(mut self, profile: &Profile, frame: FrameId) -> SiteSearch {
+        let at = frame.index();
+        let origin = profile.frames.origin[at];
+        let in_rust = self.std.or(self.runtime).or(self.outermost).is_some();
+        self.innermost = Some(frame);
+        match origin {
+            Origin::Own => {
+                self.own = Some(frame);
+                self.library = None;
+                return self;
+            }
+            Origin::Library => self.outermost = self.outermost.or(Some(frame)),
+            Origin::Foreign if in_rust => self.foreign = self.foreign.or(Some(frame)),
+            Origin::Runtime => self.runtime = self.runtime.or(Some(frame)),
+            // `main` and `_start` are not in a crate.
+            Origin::Std if profile.function(frame).contains("::") => {
+                self.std = self.std.or(Some(frame));
+            }
+            Origin::Foreign | Origin::Std | Origin::Unknown => {}
+        }
+        let library = profile.frames.library[at];
+        if !matches!(origin, Origin::Std | Origin::Unknown) && !profile.text(library).is_empty() {
+            self.library = Some(library);
+        }
+        self
+    }
+
+    /// The frame that is the site, or stands in for it.
+    pub fn frame(&self) -> Option<FrameId> {
+        self.own
+            .or(self.outermost)
+            .or(self.foreign)
+            .or(self.runtime)
+            .or(self.std)
+            .or(self.innermost)
     }
 }
 

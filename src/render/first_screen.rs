@@ -87,6 +87,15 @@ fn signal_name(signal: i32) -> String {
 fn warnings(report: &Report) -> String {
     let mut lines: Vec<String> = report.program.warnings.clone();
     lines.extend(limits(&report.recording));
+    let (seen, peak) = (report.moment.live_bytes, report.totals.peak_live_bytes);
+    if report.moment.walk.is_some() && seen < peak / 2 {
+        lines.push(format!(
+            "the fullest look at the heap saw {} of the peak's bytes: who is alive and what is \
+             held is told of that moment, {}",
+            percent(seen, peak),
+            seconds(report.moment.at_s)
+        ));
+    }
     let mut out = String::new();
     for line in lines {
         let text = wrap(&clean(&line), WIDTH - 2, 2);
@@ -123,8 +132,8 @@ fn limits(recording: &RecordingRow) -> Vec<String> {
         "with a stack that was cut",
     );
     say(recording.missing_stacks, "allocation", "without a stack");
-    if recording.task_ids == "none" {
-        lines.push("no tokio runtime was recognised: tasks are not told apart".to_owned());
+    if recording.task_ids == "none" && recording.runtime_seen {
+        lines.push("tokio's task ids could not be found: tasks are not told apart".to_owned());
     }
     if recording.sample_bytes > 0 {
         lines.push(format!(

@@ -349,13 +349,20 @@ pub fn stacks(report: &Report, options: &Options) -> String {
             size(row.resident_each),
         ]);
     }
-    let mean = |value: Option<u64>| value.map_or("not known".to_owned(), super::units::bytes);
-    format!(
-        "{}\n{}\n  one task waits in {}, one thread in {} touched of {} reserved\n",
-        tasks.render(options.width),
-        threads.render(options.width),
-        mean(stacks.per_task_bytes),
-        mean(stacks.per_thread_resident_bytes),
-        mean(stacks.per_thread_reserved_bytes),
-    )
+    let mut out = String::new();
+    for table in [tasks, threads] {
+        if !table.is_empty() {
+            out.push_str(&table.render(options.width));
+            out.push('\n');
+        }
+    }
+    let mut means = Vec::new();
+    let mut say = |what: &str, value: Option<u64>| {
+        means.extend(value.map(|value| format!("{what} {}", super::units::bytes(value))));
+    };
+    say("a task takes", stacks.per_task_bytes);
+    say("a thread touches", stacks.per_thread_resident_bytes);
+    say("reserves", stacks.per_thread_reserved_bytes);
+    out.push_str(&format!("  on average {}\n", means.join(", ")));
+    out
 }
