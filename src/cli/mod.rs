@@ -3,6 +3,7 @@
 
 mod budget;
 mod check;
+mod demo;
 mod diff;
 mod error;
 mod export;
@@ -53,6 +54,7 @@ enum Command {
     Export(export::Args),
     Diff(diff::Args),
     Check(check::Args),
+    Demo(demo::Args),
 }
 
 /// What the process ends with.
@@ -69,6 +71,7 @@ pub fn main() -> ExitCode {
         Command::Export(args) => export::run(&args),
         Command::Diff(args) => diff::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Demo(args) => demo::run(&args),
     };
     outcome.unwrap_or_else(|error| error.tell())
 }
