@@ -12,20 +12,24 @@ use super::start::header;
 use super::thread::Thread;
 use crate::wire::Counter;
 
-/// Context to counter of one thread: open addressing, context plus one in the high half.
+/// Context to counter of one thread: open addressing.
 #[derive(Clone, Copy)]
 pub struct Index {
-    slots: *mut u64,
+    slots: *mut Entry,
     mask: u32,
     used: u32,
 }
 
-pub const EMPTY: Index = Index {
-    slots: std::ptr::null_mut(),
-    mask: 0,
-    used: 0,
-};
-const FIRST: usize = 512;
+/// Context plus one, 0 for a free slot, and the counter.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Entry {
+    context: u64,
+    counter: *const Counter,
+}
+
+pub const EMPTY: Index = Index { slots: std::ptr::null_mut(), mask: 0, used: 0 };
+const FIRST: usize = 256;
 
 #[inline(always)]
 fn hash(context: u32) -> u32 {
@@ -40,24 +44,18 @@ pub fn of(thread: &mut Thread, context: u32) -> Option<&'static Counter> {
         let mut at = hash(context) & index.mask;
         loop {
             // SAFETY: masked; the table has `mask + 1` slots.
-            let word = unsafe { *index.slots.add(at as usize) };
-            if (word >> 32) as u32 == context + 1 {
-                return counter(thread, word as u32);
+            let entry = unsafe { *index.slots.add(at as usize) };
+            if entry.context == u64::from(context) + 1 {
+                // SAFETY: a row of the thread's shard, which never moves.
+                return unsafe { entry.counter.as_ref() };
             }
-            if word == 0 {
+            if entry.context == 0 {
                 break;
             }
             at = (at + 1) & index.mask;
         }
     }
     add_context(thread, context)
-}
-
-#[inline(always)]
-fn counter(thread: &Thread, at: u32) -> Option<&'static Counter> {
-    let address = thread.slot().shard.counters.address(at, &arena::EXTENT);
-    // SAFETY: null, or a row of the column; it never moves.
-    unsafe { address.as_ref() }
 }
 
 #[cold]
@@ -73,40 +71,40 @@ fn add_context(thread: &mut Thread, context: u32) -> Option<&'static Counter> {
         row.context.store(context, Relaxed);
         row.epoch.store(epoch, Relaxed);
     })?;
-    put(&mut thread.index, context, at);
-    counter(thread, at)
+    let address = thread.slot().shard.counters.address(at, &arena::EXTENT);
+    // SAFETY: null, or a row of the column; it never moves.
+    let counter = unsafe { address.as_ref() }?;
+    put(&mut thread.index, counter);
+    Some(counter)
 }
 
-fn put(index: &mut Index, context: u32, at: u32) {
+fn put(index: &mut Index, counter: &'static Counter) {
+    let context = counter.context.load(Relaxed);
     let mut slot = hash(context) & index.mask;
     // SAFETY: masked; the table is at most half full.
     unsafe {
-        while *index.slots.add(slot as usize) != 0 {
+        while (*index.slots.add(slot as usize)).context != 0 {
             slot = (slot + 1) & index.mask;
         }
-        *index.slots.add(slot as usize) = (u64::from(context + 1) << 32) | u64::from(at);
+        *index.slots.add(slot as usize) = Entry { context: u64::from(context) + 1, counter };
     }
     index.used += 1;
 }
 
 /// Makes the index anew from the shard: larger, or for a thread that takes a shard over.
 pub fn grow(thread: &mut Thread) -> Option<()> {
-    let count = thread.slot().shard.counters.len();
-    let slots = (count as usize * 4).next_power_of_two().max(FIRST);
-    let old = thread.index;
-    let start = arena::own(slots * 8).cast::<u64>();
+    let counters = &thread.slot().shard.counters;
+    let slots = (counters.len() as usize * 4).next_power_of_two().max(FIRST);
+    let start = arena::own(slots * size_of::<Entry>()).cast::<Entry>();
     if start.is_null() {
         return None;
     }
-    thread.index = Index {
-        slots: start,
-        mask: slots as u32 - 1,
-        used: 0,
-    };
-    for at in 0..count {
-        if let Some(row) = counter(thread, at) {
-            let context = row.context.load(Relaxed);
-            put(&mut thread.index, context, at);
+    let new = Index { slots: start, mask: slots as u32 - 1, used: 0 };
+    let old = std::mem::replace(&mut thread.index, new);
+    for at in 0..counters.len() {
+        // SAFETY: null, or a row of the column; it never moves.
+        if let Some(counter) = unsafe { counters.address(at, &arena::EXTENT).as_ref() } {
+            put(&mut thread.index, counter);
         }
     }
     release(old);
@@ -116,8 +114,9 @@ pub fn grow(thread: &mut Thread) -> Option<()> {
 /// Gives an index back; the shard stays.
 pub fn release(index: Index) {
     if !index.slots.is_null() {
+        let bytes = (index.mask as usize + 1) * size_of::<Entry>();
         // SAFETY: made by `grow`, used by one thread only.
-        unsafe { arena::give_back(index.slots.cast(), (index.mask as usize + 1) * 8) };
+        unsafe { arena::give_back(index.slots.cast(), bytes) };
     }
 }
 

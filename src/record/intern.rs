@@ -50,7 +50,25 @@ fn hash(parent: u32, address: u64) -> u32 {
     (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
 }
 
-/// The node of `address` called from `parent`; the parent itself when memory is out.
+/// A node's number in the low 28 bits; above them what must be known of it at every event.
+pub const SHARED: u32 = 1 << 31;
+pub const THREAD_LOCAL: u32 = 1 << 30;
+const NUMBER: u32 = 0x0fff_ffff;
+
+/// The number alone.
+#[inline(always)]
+pub fn untagged(node: u32) -> u32 {
+    node & NUMBER
+}
+
+fn tagged(node: u32, flags: u32) -> u32 {
+    let shared = if flags & NodeFlags::SHARED_INIT != 0 { SHARED } else { 0 };
+    let local = if flags & NodeFlags::THREAD_LOCAL_INIT != 0 { THREAD_LOCAL } else { 0 };
+    node | shared | local
+}
+
+/// The node of `address` called from `parent`, both with their tags; the parent itself when
+/// memory is out.
 #[inline(always)]
 pub fn child(parent: u32, address: u64) -> u32 {
     let edges = EDGES.load(Acquire);
@@ -158,28 +176,28 @@ fn put(edges: &Edges, address: u64, nodes: u64) {
 
 fn append(parent: u32, address: u64, flags: u32) -> Option<u32> {
     let header = header()?;
-    let inherited = flags_of_node(parent) & !NodeFlags::INIT_ROOT;
+    let inherited = flags_of_node(untagged(parent)) & !NodeFlags::INIT_ROOT;
     let root = if flags & !inherited & INIT != 0 {
         NodeFlags::INIT_ROOT
     } else {
         0
     };
     let generation = header.generation.load(Relaxed) << 16;
-    arena::append(&header.nodes, |_, row| {
+    let all = inherited | flags | root;
+    let node = arena::append(&header.nodes, |_, row| {
         // SAFETY: a fresh row that no reader knows yet.
         let row = unsafe { &*row };
-        row.parent.store(parent, Relaxed);
+        row.parent.store(untagged(parent), Relaxed);
         row.address.store(address, Relaxed);
-        row.flags
-            .store(inherited | flags | root | generation, Relaxed);
-    })
+        row.flags.store(all | generation, Relaxed);
+    })?;
+    Some(tagged(node, all))
 }
 
 const INIT: u32 = NodeFlags::SHARED_INIT | NodeFlags::THREAD_LOCAL_INIT;
 
 /// The low 16 bits of a node's flags.
-#[inline(always)]
-pub fn flags_of_node(node: u32) -> u32 {
+fn flags_of_node(node: u32) -> u32 {
     let Some(header) = header() else { return 0 };
     let row = header.nodes.address(node, &arena::EXTENT);
     // SAFETY: null, or a row of the column, made of atomics.

@@ -34,15 +34,30 @@ static DIRECTORY: AtomicPtr<Directory> = AtomicPtr::new(std::ptr::null_mut());
 static SPLITTING: Lock = Lock::new();
 static LARGE: Lock = Lock::new();
 
-#[inline(always)]
-pub fn hash(address: usize) -> u64 {
-    let mixed = (address as u64 >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    mixed ^ (mixed >> 32)
+/// Where a block belongs: the hash that chooses its page, and its first slot there.
+///
+/// Blocks that lie close to each other are mostly used together. So the hash is that of the
+/// kilobyte that a block starts in, and the slot counts on from there: neighbours share a page
+/// and mostly a cache line, and yet kilobytes are spread at random.
+#[derive(Clone, Copy)]
+pub struct Key {
+    hash: u64,
+    home: usize,
 }
 
 #[inline(always)]
-fn home(hash: u64) -> usize {
-    (((hash & 0xffff_ffff) * LIVE_SLOTS as u64) >> 32) as usize
+pub fn key(address: usize) -> Key {
+    let mixed = (address as u64 >> 10).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let hash = mixed ^ (mixed >> 32);
+    let first = ((hash & 0xffff_ffff) * LIVE_SLOTS as u64) >> 32;
+    let home = first as usize + ((address >> 4) & 63);
+    let home = if home >= LIVE_SLOTS { home - LIVE_SLOTS } else { home };
+    Key { hash, home }
+}
+
+/// The key of an entry, from its first word.
+fn key_of(head: u64) -> Key {
+    key(((head >> 20) << 3) as usize)
 }
 
 impl Directory {
@@ -72,18 +87,18 @@ fn page_of(hash: u64) -> Option<&'static LivePage> {
 
 /// Brings the page's lines closer while the stack is taken.
 #[inline(always)]
-pub fn prefetch(hash: u64) {
+pub fn prefetch(key: Key) {
     #[cfg(target_arch = "x86_64")]
-    if let Some(page) = page_of(hash) {
+    if let Some(page) = page_of(key.hash) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: a prefetch of any address is harmless.
         unsafe {
             _mm_prefetch::<_MM_HINT_T0>((page as *const LivePage).cast());
-            _mm_prefetch::<_MM_HINT_T0>(page.slots[home(hash)].as_ptr().cast());
+            _mm_prefetch::<_MM_HINT_T0>(page.slots[key.home].as_ptr().cast());
         }
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = hash;
+    let _ = key;
 }
 
 #[inline(always)]
@@ -113,8 +128,8 @@ fn unlock(page: &LivePage) {
     page.lock.store(0, Release);
 }
 
-fn place_of(page: &LivePage, hash: u64, address: usize) -> (usize, bool) {
-    let mut slot = home(hash);
+fn place_of(page: &LivePage, key: Key, address: usize) -> (usize, bool) {
+    let mut slot = key.home;
     loop {
         let head = page.slots[slot][0].load(Relaxed);
         if head == 0 {
@@ -134,7 +149,7 @@ pub struct Full;
 #[inline(always)]
 pub fn insert(
     who: i32,
-    hash: u64,
+    key: Key,
     address: usize,
     size: usize,
     context: u32,
@@ -147,7 +162,7 @@ pub fn insert(
         row,
     };
     loop {
-        let page = locked(hash, who).ok_or(Full)?;
+        let page = locked(key.hash, who).ok_or(Full)?;
         if page.used.load(Relaxed) >= FULL {
             let done = split(page, who);
             unlock(page);
@@ -156,7 +171,7 @@ pub fn insert(
             }
             continue;
         }
-        let (slot, there) = place_of(page, hash, address);
+        let (slot, there) = place_of(page, key, address);
         let stale = if there { stale(page, slot) } else { None };
         if !there {
             page.used.store(page.used.load(Relaxed) + 1, Relaxed);
@@ -192,9 +207,9 @@ fn found(block: &LiveBlock) -> Found {
 
 /// Takes a block out. `None` if it is not there: it was allocated before the recording.
 #[inline(always)]
-pub fn remove(who: i32, hash: u64, address: usize) -> Option<Found> {
-    let page = locked(hash, who)?;
-    let (slot, there) = place_of(page, hash, address);
+pub fn remove(who: i32, key: Key, address: usize) -> Option<Found> {
+    let page = locked(key.hash, who)?;
+    let (slot, there) = place_of(page, key, address);
     if !there {
         unlock(page);
         return None;
@@ -218,7 +233,7 @@ fn close_gap(page: &LivePage, mut gap: usize) {
         if head == 0 {
             break;
         }
-        let wanted = home(self::hash(((head >> 20) << 3) as usize));
+        let wanted = key_of(head).home;
         let distance = |from: usize, to: usize| {
             if to >= from {
                 to - from
@@ -243,11 +258,11 @@ pub fn change_owner(
     expected: u32,
     check: impl FnOnce() -> Option<(u32, u32)>,
 ) -> bool {
-    let hash = hash(address);
-    let Some(page) = locked(hash, who) else {
+    let key = key(address);
+    let Some(page) = locked(key.hash, who) else {
         return false;
     };
-    let (slot, there) = place_of(page, hash, address);
+    let (slot, there) = place_of(page, key, address);
     let block = if there {
         LiveBlock::unpack(page.load(slot))
     } else {
@@ -365,12 +380,12 @@ fn move_upper_half(page: &LivePage, upper: &LivePage, depth: u32) {
     let mut slot = 0;
     while slot < LIVE_SLOTS {
         let words = page.load(slot);
-        let hash = hash(((words[0] >> 20) << 3) as usize);
-        if words[0] == 0 || (hash >> (63 - depth)) & 1 == 0 {
+        let key = key_of(words[0]);
+        if words[0] == 0 || (key.hash >> (63 - depth)) & 1 == 0 {
             slot += 1;
             continue;
         }
-        put(&upper.slots, hash, words);
+        put(&upper.slots, key, words);
         upper.used.store(upper.used.load(Relaxed) + 1, Relaxed);
         // Another entry may come into this slot: it is looked at next.
         close_gap(page, slot);
@@ -378,8 +393,8 @@ fn move_upper_half(page: &LivePage, upper: &LivePage, depth: u32) {
     }
 }
 
-fn put(slots: &[[AtomicU64; 2]; LIVE_SLOTS], hash: u64, words: [u64; 2]) {
-    let mut slot = home(hash);
+fn put(slots: &[[AtomicU64; 2]; LIVE_SLOTS], key: Key, words: [u64; 2]) {
+    let mut slot = key.home;
     while slots[slot][0].load(Relaxed) != 0 {
         slot = if slot + 1 == LIVE_SLOTS { 0 } else { slot + 1 };
     }

@@ -82,16 +82,17 @@ fn alloc_in(
     by: Allocator,
     caller: &Caller,
 ) {
-    let hash = live::hash(address);
-    live::prefetch(hash);
+    let key = live::key(address);
+    live::prefetch(key);
     thread.settle();
     let node = unwind::capture(thread, caller);
     let owner = thread.current_owner(node);
+    let node = intern::untagged(node);
     let context = contexts::of(thread, node, owner.kind, by);
     let Some(counter) = counters::of(thread, context) else {
         return start::lost(1);
     };
-    match live::insert(thread.tid, hash, address, size, context, owner.row) {
+    match live::insert(thread.tid, key, address, size, context, owner.row) {
         Ok(None) => {}
         Ok(Some(stale)) => freed_unseen(thread, address, &stale),
         Err(live::Full) => return start::lost(1),
@@ -130,7 +131,7 @@ pub fn on_free(address: *mut u8) {
 #[inline(always)]
 fn free_in(thread: &mut Thread, address: usize) {
     thread.settle();
-    let Some(found) = live::remove(thread.tid, live::hash(address), address) else {
+    let Some(found) = live::remove(thread.tid, live::key(address), address) else {
         return start::unknown_free();
     };
     gone(thread, address, &found);
@@ -174,7 +175,7 @@ pub fn take(address: *mut u8) -> Taken {
         return nothing;
     };
     thread.settle();
-    let found = live::remove(thread.tid, live::hash(address), address);
+    let found = live::remove(thread.tid, live::key(address), address);
     thread.leave();
     Taken { address, found }
 }
@@ -185,10 +186,8 @@ pub fn restore(taken: Taken) {
     let Some(thread) = Thread::enter() else {
         return start::lost(1);
     };
-    let hash = live::hash(taken.address);
-    let back = live::insert(
-        thread.tid,
-        hash,
+    let key = live::key(taken.address);
+    let back = live::insert(thread.tid, key,
         taken.address,
         found.size,
         found.context,

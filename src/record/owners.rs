@@ -3,13 +3,15 @@
 //! A row is used again once its task or thread is gone and nothing that it made is live, unless
 //! it held something at the current peak: then it waits until that peak is history.
 
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicPtr, AtomicU32};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use super::lock::Lock;
 use super::start::header;
 use super::{arena, cells};
-use crate::wire::{Header, NO_ROW, OwnerKind, OwnerType, Row, RowState};
+use crate::wire::{
+    COLUMN_CHUNKS, Header, NO_ROW, OwnerKind, OwnerType, ROWS_BASE, Row, RowState, locate,
+};
 
 /// For whom an allocation is.
 #[derive(Clone, Copy)]
@@ -36,10 +38,29 @@ pub fn prepare(header: &Header) -> Option<()> {
     Some(())
 }
 
+/// Where the chunks of the rows are in this process: they never move.
+static CHUNKS: [AtomicPtr<Row>; COLUMN_CHUNKS] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; COLUMN_CHUNKS];
+
+#[inline(always)]
 pub fn row(index: u32) -> Option<&'static Row> {
-    let header = header()?;
+    let (chunk, at) = locate(index, ROWS_BASE);
+    let start = CHUNKS.get(chunk)?.load(Relaxed);
+    if start.is_null() {
+        return find_row(index, chunk, at);
+    }
+    // SAFETY: the chunk has more rows than `at`; rows are atomics that never move.
+    unsafe { start.add(at).as_ref() }
+}
+
+#[cold]
+fn find_row(index: u32, chunk: usize, at: usize) -> Option<&'static Row> {
+    let address = header()?.rows.address(index, &arena::EXTENT);
+    if !address.is_null() {
+        CHUNKS[chunk].store(address.wrapping_sub(at), Relaxed);
+    }
     // SAFETY: null, or a row of the column, made of atomics; it never moves.
-    unsafe { header.rows.address(index, &arena::EXTENT).as_ref() }
+    unsafe { address.as_ref() }
 }
 
 pub fn owner_type(index: u32) -> Option<&'static OwnerType> {

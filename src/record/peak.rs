@@ -49,27 +49,27 @@ fn flush(thread: &mut Thread, header: &Header) {
     thread.pending_blocks = 0;
     let alone = header.threads_alive.load(Relaxed) <= 1;
     let (live, live_blocks) = if alone {
-        let live = header.live_bytes.load(Relaxed) + bytes;
-        let live_blocks = header.live_blocks.load(Relaxed) + blocks;
-        header.live_bytes.store(live, Relaxed);
-        header.live_blocks.store(live_blocks, Relaxed);
+        let live = header.sums.live_bytes.load(Relaxed) + bytes;
+        let live_blocks = header.sums.live_blocks.load(Relaxed) + blocks;
+        header.sums.live_bytes.store(live, Relaxed);
+        header.sums.live_blocks.store(live_blocks, Relaxed);
         (live, live_blocks)
     } else {
         thread.slot().pending_bytes.store(0, Relaxed);
         thread.slot().pending_blocks.store(0, Relaxed);
         (
-            header.live_bytes.fetch_add(bytes, Relaxed) + bytes,
-            header.live_blocks.fetch_add(blocks, Relaxed) + blocks,
+            header.sums.live_bytes.fetch_add(bytes, Relaxed) + bytes,
+            header.sums.live_blocks.fetch_add(blocks, Relaxed) + blocks,
         )
     };
-    if live > header.peak_bytes.load(Relaxed) {
-        header.peak_bytes.fetch_max(live, Relaxed);
-        header.peak_blocks.store(live_blocks, Relaxed);
-        header.peak_ms.store(header.now_ms.load(Relaxed), Relaxed);
-        header.rising.store(1, Relaxed);
-    } else if header.rising.load(Relaxed) != 0
-        && live < header.peak_bytes.load(Relaxed)
-        && header.rising.swap(0, Relaxed) != 0
+    if live > header.sums.peak_bytes.load(Relaxed) {
+        header.sums.peak_bytes.fetch_max(live, Relaxed);
+        header.sums.peak_blocks.store(live_blocks, Relaxed);
+        header.sums.peak_ms.store(header.now_ms.load(Relaxed), Relaxed);
+        header.sums.rising.store(1, Relaxed);
+    } else if header.sums.rising.load(Relaxed) != 0
+        && live < header.sums.peak_bytes.load(Relaxed)
+        && header.sums.rising.swap(0, Relaxed) != 0
     {
         header.epoch.fetch_add(1, Relaxed);
         set_batch(header);
@@ -81,7 +81,7 @@ pub fn set_batch(header: &Header) {
     let threads = i64::from(header.threads_alive.load(Relaxed));
     let batch = match threads {
         0 | 1 => 0,
-        _ => (header.peak_bytes.load(Relaxed) / (SHARE * threads)).clamp(256, 1 << 20),
+        _ => (header.sums.peak_bytes.load(Relaxed) / (SHARE * threads)).clamp(256, 1 << 20),
     };
     header.batch_bytes.store(batch, Relaxed);
 }

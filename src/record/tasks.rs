@@ -12,7 +12,7 @@ use super::owners::{self, Current};
 use super::start::header;
 use super::thread::Thread;
 use super::{arena, cells, intern};
-use crate::wire::{NO_ROW, NodeFlags, OwnerKind, RowState};
+use crate::wire::{NO_ROW, OwnerKind, RowState};
 
 const SHARDS: usize = 64;
 /// Ids are counted up from 1: what is larger is not an id that tokio gave.
@@ -220,17 +220,10 @@ impl Thread {
             known if known == self.task.0 => self.task.1,
             _ => self.switch_to(id),
         };
-        if node != self.flagged.0 {
-            self.flagged = (node, intern::flags_of_node(node));
-        }
-        let flags = self.flagged.1;
-        if flags & (NodeFlags::SHARED_INIT | NodeFlags::THREAD_LOCAL_INIT) != 0 {
+        if node & (intern::SHARED | intern::THREAD_LOCAL) != 0 {
             current.row = NO_ROW;
-            if flags & NodeFlags::SHARED_INIT == 0 {
-                current = Current {
-                    kind: self.kind,
-                    row: self.row,
-                };
+            if node & intern::SHARED == 0 {
+                current = Current { kind: self.kind, row: self.row };
             }
         }
         current

@@ -46,7 +46,8 @@ pub fn heap(tables: &Tables, blocks: Vec<Block>, names: &Names) -> Heap {
             .map(|thread| ThreadInfo {
                 tid: thread.tid,
                 thread_pointer: thread.thread_pointer,
-                stack_low: thread.stack_low,
+                // The recorder knows how far down it has been used, not how far it reaches.
+                stack_low: 0,
                 stack_high: thread.stack_high,
                 row: thread.row,
             })

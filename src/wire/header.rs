@@ -17,6 +17,9 @@ pub const VERSION: u32 = 1;
 /// Extents of a recording: 4 MiB, then each twice the last up to 16 GiB.
 pub const EXTENTS: usize = 32;
 
+/// The first chunk of the rows has so many, as a power of two.
+pub const ROWS_BASE: u32 = 8;
+
 /// How far the profiled process has come. Values of [`Header::state`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
@@ -44,6 +47,20 @@ pub struct Extent {
     pub bytes: AtomicU64,
 }
 
+/// What threads add to: on lines of its own, since each addition takes them from other cores.
+#[repr(C, align(128))]
+pub struct Sums {
+    /// Sum of live bytes, late by at most `batch_bytes` for each thread.
+    pub live_bytes: AtomicI64,
+    pub live_blocks: AtomicI64,
+    pub peak_bytes: AtomicI64,
+    pub peak_blocks: AtomicI64,
+    /// 1 while the last event was a new maximum.
+    pub rising: AtomicU32,
+    /// `now_ms` at the last new maximum.
+    pub peak_ms: AtomicU32,
+}
+
 #[repr(C)]
 pub struct Header {
     pub magic: u64,
@@ -67,19 +84,12 @@ pub struct Header {
     /// The command wants pauses to be short, see [`State::Exiting`].
     pub walks: AtomicU32,
 
-    /// Sum of live bytes, late by at most `batch_bytes` for each thread.
-    pub live_bytes: AtomicI64,
-    pub live_blocks: AtomicI64,
-    pub peak_bytes: AtomicI64,
-    pub peak_blocks: AtomicI64,
-    /// Raised when live bytes turn down after a new maximum.
+    /// Raised when live bytes turn down after a new maximum. Read at every event.
     pub epoch: AtomicU32,
-    /// 1 while the last event was a new maximum.
-    pub rising: AtomicU32,
-    pub batch_bytes: AtomicI64,
-    /// `now_ms` at the last new maximum.
-    pub peak_ms: AtomicU32,
     pub threads_alive: AtomicU32,
+    pub batch_bytes: AtomicI64,
+
+    pub sums: Sums,
 
     /// Events that could not be recorded: no room, or inside our own code.
     pub lost_events: AtomicU64,
@@ -105,7 +115,7 @@ pub struct Header {
     pub nodes: Column<Node, 10>,
     pub contexts: Column<Context, 9>,
     pub owners: Column<OwnerType, 5>,
-    pub rows: Column<Row, 8>,
+    pub rows: Column<Row, ROWS_BASE>,
     pub threads: Column<ThreadSlot, 4>,
     /// Shards of the library's scopes, or of threads that came when no slot was left.
     pub late_shard: CounterShard,

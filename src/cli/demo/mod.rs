@@ -47,9 +47,21 @@ struct Story {
 }
 
 const STORIES: [Story; 3] = [
-    Story { cache: Cache::PerTask, file: "per-task", title: "a copy for each task" },
-    Story { cache: Cache::PerThread, file: "per-thread", title: "a copy for each thread" },
-    Story { cache: Cache::Shared, file: "shared", title: "one for all, behind an Arc" },
+    Story {
+        cache: Cache::PerTask,
+        file: "per-task",
+        title: "a copy for each task",
+    },
+    Story {
+        cache: Cache::PerThread,
+        file: "per-thread",
+        title: "a copy for each thread",
+    },
+    Story {
+        cache: Cache::Shared,
+        file: "shared",
+        title: "one for all, behind an Arc",
+    },
 ];
 
 pub fn run(args: &Args) -> Outcome {
@@ -71,14 +83,21 @@ pub fn run(args: &Args) -> Outcome {
         let profile = record(args, story)?;
         let report = write_all(&args.output, story, &profile)?;
         let peak = units::bytes(profile.totals.peak_live_bytes);
-        let _ = writeln!(table, "  {:28} {peak:>10}   {}.txt", story.title, story.file);
+        let _ = writeln!(
+            table,
+            "  {:28} {peak:>10}   {}.txt",
+            story.title, story.file
+        );
         first.get_or_insert(report);
     }
     print(&first.unwrap_or_default())?;
     print(&format!(
         "\n{}\n{table}\n  Reports, profiles and flamegraphs are in {}.\n  Next: taskheap run -- \
          ./your-server\n",
-        styled(HEADING, &format!("PEAK OF {} TASKS WITH A RULE OBJECT OF 4 MB", args.tasks)),
+        styled(
+            HEADING,
+            &format!("PEAK OF {} TASKS WITH A RULE OBJECT OF 4 MB", args.tasks)
+        ),
         args.output.display()
     ))?;
     Ok(ExitCode::SUCCESS)
@@ -96,7 +115,9 @@ fn record(args: &Args, story: &Story) -> Result<Profile, Error> {
     let plan = Plan {
         program,
         from_path: false,
-        args: ["demo", "--be", &be, "--tasks", &tasks].map(Into::into).to_vec(),
+        args: ["demo", "--be", &be, "--tasks", &tasks]
+            .map(Into::into)
+            .to_vec(),
         output: Some(path.clone()),
         force: true,
         follow: false,
@@ -113,14 +134,26 @@ fn record(args: &Args, story: &Story) -> Result<Profile, Error> {
 /// Report and flamegraphs. Returns the report's first screen.
 fn write_all(folder: &Path, story: &Story, profile: &Profile) -> Result<String, Error> {
     let report = analyze::report(profile);
-    let options = Options { limit: Some(first_screen::ROWS), width: Some(WIDTH) };
+    let options = Options {
+        limit: Some(first_screen::ROWS),
+        width: Some(WIDTH),
+    };
     let name = folder.join(format!("{}.taskheap", story.file));
     let screen = first_screen::render(&report, &name.display().to_string(), &options);
     let plain = anstream::adapter::strip_str(&screen).to_string();
-    write(&folder.join(format!("{}.txt", story.file)), plain.as_bytes())?;
+    write(
+        &folder.join(format!("{}.txt", story.file)),
+        plain.as_bytes(),
+    )?;
     for (by, suffix) in [(By::Stack, ""), (By::Task, "-by-task")] {
-        let options = FlameOptions { metric: Metric::Peak, by, runtime_frames: false };
-        let Ok(flames) = analyze::flames(profile, &options) else { continue };
+        let options = FlameOptions {
+            metric: Metric::Peak,
+            by,
+            runtime_frames: false,
+        };
+        let Ok(flames) = analyze::flames(profile, &options) else {
+            continue;
+        };
         let mut svg = Vec::new();
         let titles = flamegraph::titles(profile, &flames, &options);
         flamegraph::draw(&titles, &flames, options.metric, &mut svg).map_err(Error::Print)?;

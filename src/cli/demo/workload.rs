@@ -45,12 +45,16 @@ impl Rules {
             let rules = (0..64).map(|number| rule(host * 64 + number)).collect();
             (format!("host-{host:04}.example.com"), rules)
         };
-        Rules { by_host: (0..64).map(host).collect() }
+        Rules {
+            by_host: (0..64).map(host).collect(),
+        }
     }
 
     fn allows(&self, host: u64, user: u64) -> bool {
         let rules = &self.by_host[&format!("host-{host:04}.example.com")];
-        rules.iter().any(|rule| rule.path.starts_with('/') && rule.allowed.contains(&user))
+        rules
+            .iter()
+            .any(|rule| rule.path.starts_with('/') && rule.allowed.contains(&user))
     }
 }
 

@@ -196,8 +196,9 @@ impl Watch<'_> {
                 if recorded.pid() == pid && self.finished.is_none() {
                     self.finished = finished_tasks(recorded);
                 }
+                let walks = self.plan.walks;
                 let process = self.process(recorded);
-                if process.walker.is_done_with(now, &mut process.exiting) {
+                if !walks || process.walker.is_done_with(now, &mut process.exiting) {
                     recorded.release();
                 }
             }
@@ -226,7 +227,7 @@ impl Watch<'_> {
         self.timeline.at_ms.push(host.elapsed_ms());
         self.timeline
             .live_bytes
-            .push(header.live_bytes.load(Relaxed).max(0) as u64);
+            .push(header.sums.live_bytes.load(Relaxed).max(0) as u64);
         self.timeline.rss_bytes.push(resident(pid));
         self.timeline
             .threads_alive

@@ -260,7 +260,7 @@ fn totals(recorded: &Recorded, profile: &Profile) -> Totals {
         peak_live_bytes: contexts.peak_bytes.iter().sum(),
         peak_live_blocks: contexts.peak_blocks.iter().sum(),
         temporary_blocks: contexts.temporary.iter().sum(),
-        peak_at_s: f64::from(header.peak_ms.load(Relaxed)) / 1000.0,
+        peak_at_s: f64::from(header.sums.peak_ms.load(Relaxed)) / 1000.0,
     }
 }
 

@@ -114,7 +114,7 @@ impl Recorded {
         let header = self.header();
         let mut tables = Tables {
             epoch: header.epoch.load(Acquire),
-            rising: header.rising.load(Relaxed) != 0,
+            rising: header.sums.rising.load(Relaxed) != 0,
             now_ms: header.now_ms.load(Relaxed),
             ..Tables::default()
         };
@@ -289,7 +289,7 @@ impl Recorded {
         let header = self.header();
         let mut sums = vec![CounterSums::default(); contexts];
         let epoch = header.epoch.load(Acquire);
-        let rising = header.rising.load(Relaxed) != 0;
+        let rising = header.sums.rising.load(Relaxed) != 0;
         let shards = rows(&header.threads, self).map(|slot| &slot.shard);
         for shard in shards.chain(std::iter::once(&header.late_shard)) {
             for counter in rows(&shard.counters, self) {
