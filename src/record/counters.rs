@@ -28,7 +28,11 @@ struct Entry {
     counter: *const Counter,
 }
 
-pub const EMPTY: Index = Index { slots: std::ptr::null_mut(), mask: 0, used: 0 };
+pub const EMPTY: Index = Index {
+    slots: std::ptr::null_mut(),
+    mask: 0,
+    used: 0,
+};
 const FIRST: usize = 256;
 
 #[inline(always)]
@@ -86,7 +90,10 @@ fn put(index: &mut Index, counter: &'static Counter) {
         while (*index.slots.add(slot as usize)).context != 0 {
             slot = (slot + 1) & index.mask;
         }
-        *index.slots.add(slot as usize) = Entry { context: u64::from(context) + 1, counter };
+        *index.slots.add(slot as usize) = Entry {
+            context: u64::from(context) + 1,
+            counter,
+        };
     }
     index.used += 1;
 }
@@ -99,7 +106,11 @@ pub fn grow(thread: &mut Thread) -> Option<()> {
     if start.is_null() {
         return None;
     }
-    let new = Index { slots: start, mask: slots as u32 - 1, used: 0 };
+    let new = Index {
+        slots: start,
+        mask: slots as u32 - 1,
+        used: 0,
+    };
     let old = std::mem::replace(&mut thread.index, new);
     for at in 0..counters.len() {
         // SAFETY: null, or a row of the column; it never moves.

@@ -62,8 +62,16 @@ pub fn untagged(node: u32) -> u32 {
 }
 
 fn tagged(node: u32, flags: u32) -> u32 {
-    let shared = if flags & NodeFlags::SHARED_INIT != 0 { SHARED } else { 0 };
-    let local = if flags & NodeFlags::THREAD_LOCAL_INIT != 0 { THREAD_LOCAL } else { 0 };
+    let shared = if flags & NodeFlags::SHARED_INIT != 0 {
+        SHARED
+    } else {
+        0
+    };
+    let local = if flags & NodeFlags::THREAD_LOCAL_INIT != 0 {
+        THREAD_LOCAL
+    } else {
+        0
+    };
     node | shared | local
 }
 

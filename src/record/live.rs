@@ -51,7 +51,11 @@ pub fn key(address: usize) -> Key {
     let hash = mixed ^ (mixed >> 32);
     let first = ((hash & 0xffff_ffff) * LIVE_SLOTS as u64) >> 32;
     let home = first as usize + ((address >> 4) & 63);
-    let home = if home >= LIVE_SLOTS { home - LIVE_SLOTS } else { home };
+    let home = if home >= LIVE_SLOTS {
+        home - LIVE_SLOTS
+    } else {
+        home
+    };
     Key { hash, home }
 }
 

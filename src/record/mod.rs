@@ -187,7 +187,9 @@ pub fn restore(taken: Taken) {
         return start::lost(1);
     };
     let key = live::key(taken.address);
-    let back = live::insert(thread.tid, key,
+    let back = live::insert(
+        thread.tid,
+        key,
         taken.address,
         found.size,
         found.context,

@@ -3,8 +3,8 @@
 //! A row is used again once its task or thread is gone and nothing that it made is live, unless
 //! it held something at the current peak: then it waits until that peak is history.
 
-use std::sync::atomic::{AtomicPtr, AtomicU32};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicPtr, AtomicU32};
 
 use super::lock::Lock;
 use super::start::header;

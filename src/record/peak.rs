@@ -65,7 +65,10 @@ fn flush(thread: &mut Thread, header: &Header) {
     if live > header.sums.peak_bytes.load(Relaxed) {
         header.sums.peak_bytes.fetch_max(live, Relaxed);
         header.sums.peak_blocks.store(live_blocks, Relaxed);
-        header.sums.peak_ms.store(header.now_ms.load(Relaxed), Relaxed);
+        header
+            .sums
+            .peak_ms
+            .store(header.now_ms.load(Relaxed), Relaxed);
         header.sums.rising.store(1, Relaxed);
     } else if header.sums.rising.load(Relaxed) != 0
         && live < header.sums.peak_bytes.load(Relaxed)

@@ -223,7 +223,10 @@ impl Thread {
         if node & (intern::SHARED | intern::THREAD_LOCAL) != 0 {
             current.row = NO_ROW;
             if node & intern::SHARED == 0 {
-                current = Current { kind: self.kind, row: self.row };
+                current = Current {
+                    kind: self.kind,
+                    row: self.row,
+                };
             }
         }
         current

@@ -68,7 +68,7 @@ fn stop_and_copy<T>(
     options: &Options,
     copy: impl FnOnce() -> Result<Noted<T>, String>,
 ) -> Result<Captured<T>, WalkError> {
-    let memory = ProcessMemory::open(pid).map_err(WalkError::Forbidden)?;
+    let memory = ProcessMemory::open(pid).map_err(WalkError::of_access)?;
     sched::hurry();
     let stop = Stop::all(pid, &memory, options)?;
     let noted = copy().map_err(WalkError::Recorder)?;

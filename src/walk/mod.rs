@@ -106,6 +106,16 @@ pub enum WalkError {
     Panicked,
 }
 
+impl WalkError {
+    /// The process was refused to us, or is no more.
+    fn of_access(error: io::Error) -> WalkError {
+        match error.raw_os_error() {
+            Some(libc::ESRCH | libc::ENOENT) => WalkError::Gone,
+            _ => WalkError::Forbidden(error),
+        }
+    }
+}
+
 impl fmt::Display for WalkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -197,6 +197,6 @@ impl Drop for Stop {
 fn refused(pid: i32, tid: i32, error: io::Error) -> WalkError {
     match sched::tracer(pid, tid) {
         Some(tracer) if tracer != 0 => WalkError::AlreadyTraced { tracer },
-        _ => WalkError::Forbidden(error),
+        _ => WalkError::of_access(error),
     }
 }

@@ -25,8 +25,8 @@ mod session;
 
 pub use column::{COLUMN_CHUNKS, Column, chunk_items, locate};
 pub use header::{
-    Config, ContextSlot, EXTENTS, Extent, Header, INIT_RANGES_NONE, InitKind, InitRange, MAGIC, ROWS_BASE, Sums,
-    State, TaskIdSlot, VERSION,
+    Config, ContextSlot, EXTENTS, Extent, Header, INIT_RANGES_NONE, InitKind, InitRange, MAGIC,
+    ROWS_BASE, State, Sums, TaskIdSlot, VERSION,
 };
 pub use live::{LIVE_SLOTS, LargeBlock, LiveBlock, LivePage, NO_ROW, SIZE_ESCAPE};
 pub use patch::{

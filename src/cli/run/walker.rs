@@ -120,6 +120,7 @@ impl Walker {
     fn live_bytes(&self) -> u64 {
         let header = self.recorded.header();
         header
+            .sums
             .live_bytes
             .load(std::sync::atomic::Ordering::Relaxed)
             .max(0) as u64
