@@ -6,7 +6,9 @@
 pub mod budget;
 mod copies;
 mod diff;
+pub mod figures;
 mod finding;
+mod findings;
 mod flames;
 mod leaks;
 mod memory;
@@ -139,6 +141,7 @@ pub fn report(profile: &Profile) -> Report {
     let tasks = tasks::rows(profile, walk, &owners, &sites);
     let threads = threads::rows(profile, walk, &owners);
     let (leaks, possible_leaks) = leaks::rows(profile, &sites);
+    let (findings, thresholds) = findings::find(profile, walk, &sites);
     Report {
         schema: 1,
         program: program(profile),
@@ -156,8 +159,8 @@ pub fn report(profile: &Profile) -> Report {
         leaks,
         possible_leaks,
         growth: Vec::new(),
-        findings: Vec::new(),
-        thresholds: Vec::new(),
+        findings,
+        thresholds,
         walks: moment::walks(profile),
         tasks,
         threads,

@@ -1,0 +1,133 @@
+//! Large blocks of which little is used: never touched, or zero from end to end.
+//!
+//! Growing collections are half empty at times, and hash tables more than that; a buffer that
+//! was made once for all is nobody's fault. So most of a block has to be unused, and either many
+//! blocks are like that, or one is a large part of the heap.
+
+use std::collections::BTreeMap;
+
+use super::claims::{Claims, Ledger};
+use super::facts::Facts;
+use super::{Rule, places, size};
+use crate::analyze::figures::{counted, percent};
+use crate::analyze::{Finding, Kind};
+use crate::profile::Site;
+
+/// Mean size of the blocks: buffers of up to 8 KB are the default of std and of most libraries.
+const LEAST_BLOCK: u64 = 16 << 10;
+/// Unused share, in percent: beyond what growth by doubling leaves empty.
+const LEAST_UNUSED: u64 = 75;
+const LEAST_BLOCKS: u64 = 4;
+/// Fewer blocks count if they are so large a part of the heap, in percent.
+const LARGE_PART: u64 = 25;
+
+pub struct Oversized;
+
+#[derive(Default)]
+pub struct Unused {
+    site: Site,
+    largest: u64,
+    owners: u64,
+    blocks: u64,
+    bytes: u64,
+    untouched: u64,
+    zero: u64,
+    /// Task types that made them.
+    made_by: BTreeMap<String, u64>,
+    claims: Claims,
+}
+
+impl Unused {
+    fn unused(&self) -> u64 {
+        self.untouched + self.zero
+    }
+}
+
+impl Rule for Oversized {
+    type Suspect = Unused;
+
+    fn looks_for(&self, facts: &Facts) -> String {
+        format!(
+            "blocks of {} or more of which {LEAST_UNUSED}% are zero or untouched, {} or more",
+            size(LEAST_BLOCK),
+            size(facts.least())
+        )
+    }
+
+    fn check(&self, facts: &Facts, ledger: &Ledger) -> Vec<Unused> {
+        let mut places: BTreeMap<(String, Option<String>), Unused> = BTreeMap::new();
+        for row in &facts.walk.oversized {
+            let Some(context) = row.context else { continue };
+            let small = row.bytes / row.blocks.max(1) < LEAST_BLOCK;
+            let explained = ledger.free(context) * 2 < row.bytes;
+            if small || explained || facts.is_cell(context) {
+                continue;
+            }
+            let site = facts.site(facts.node(context));
+            let sum = places
+                .entry((site.function.clone(), site.file.clone()))
+                .or_default();
+            sum.owners += row.owners;
+            sum.blocks += row.blocks;
+            sum.bytes += row.bytes;
+            sum.untouched += row.untouched_bytes;
+            sum.zero += row.zero_bytes;
+            sum.claims.0.insert(context, row.bytes);
+            let owner = facts.owner(facts.context_owner(context));
+            if owner.is_task() {
+                *sum.made_by.entry(owner.name.clone()).or_default() += row.bytes;
+            }
+            if row.bytes > sum.largest {
+                sum.largest = row.bytes;
+                sum.site = site;
+            }
+        }
+        let mut found: Vec<Unused> = places.into_values().collect();
+        found.retain(|unused| {
+            let part = unused.unused() * 100 / facts.walk.live_bytes.max(1);
+            unused.unused() >= facts.least()
+                && unused.unused() * 100 >= unused.bytes * LEAST_UNUSED
+                && (unused.blocks >= LEAST_BLOCKS || part >= LARGE_PART)
+        });
+        found.sort_by_key(|unused| std::cmp::Reverse(unused.unused()));
+        found
+    }
+
+    fn claims(&self, unused: &Unused) -> Claims {
+        unused.claims.clone()
+    }
+
+    fn describe(&self, _: &Facts, unused: &Unused) -> Finding {
+        let bytes = unused.unused();
+        let state = match unused.untouched >= unused.zero {
+            true => "never touched",
+            false => "zero",
+        };
+        let each = unused.bytes / unused.blocks.max(1);
+        let maker = unused.made_by.iter().max_by_key(|(_, bytes)| **bytes);
+        let maker = maker.filter(|(_, made)| **made * 2 > unused.bytes);
+        let by = maker.map_or(String::new(), |(name, _)| format!(", by tasks of {name}"));
+        Finding {
+            kind: Kind::Oversized,
+            title: format!(
+                "{} of {}{}, {} {state}: {}{}{by}",
+                counted(unused.blocks, "block"),
+                if unused.blocks > 1 { "about " } else { "" },
+                size(each),
+                percent(bytes, unused.bytes),
+                size(unused.bytes),
+                places::made_in(Some(&unused.site)),
+            ),
+            bytes,
+            site: Some(unused.site.clone()),
+            owner_name: maker.map(|(name, _)| name.clone()),
+            count: match unused.owners {
+                0 | 1 => unused.blocks,
+                owners => owners,
+            },
+            advice: "ask for less at first and let it grow: a smaller with_capacity or buffer \
+                     size (libraries have a setting for it), or make it when it is first needed"
+                .to_owned(),
+        }
+    }
+}
