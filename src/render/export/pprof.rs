@@ -287,7 +287,9 @@ impl<'p> Maker<'p> {
             self.functions.push(Function {
                 id,
                 name,
-                system_name: name,
+                // The tool takes a name that equals its system name for mangled, and cuts what
+                // is in `<>` as C++'s templates.
+                system_name: 0,
                 filename,
             });
         }
