@@ -8,7 +8,7 @@
 //! their `{{closure}}`. Nothing is lost in the figures: every byte stands on some stack.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use super::statics;
 use crate::profile::{ContextId, FrameId, NodeId, Origin, OwnerId, OwnerKind, Profile};
@@ -50,11 +50,14 @@ pub struct FlameOptions {
     pub runtime_frames: bool,
 }
 
-/// Stacks, outermost frame first, with their figures; in alphabetical order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// A tree of frames with the figure of each: what ended there. Two figures each, since two
+/// profiles can be laid over each other; of one profile, the second.
+#[derive(Clone, Debug)]
 pub struct Flames {
-    pub stacks: BTreeMap<Vec<String>, u64>,
-    pub total: u64,
+    /// Parent and name. Node 0 is above all stacks; a parent comes before its children.
+    nodes: Vec<(u32, String)>,
+    by_name: HashMap<(u32, String), u32>,
+    own: Vec<[u64; 2]>,
 }
 
 /// Why there is nothing to draw.
@@ -112,30 +115,123 @@ pub fn flames(profile: &Profile, options: &FlameOptions) -> Result<Flames, NoFla
         return Err(NoFlames::NoWalk);
     }
     let values = options.metric.values(profile);
-    let mut tree = Tree::new(profile, options.runtime_frames);
-    let mut sums: HashMap<(String, u32), u64> = HashMap::new();
+    let mut folder = Folder {
+        profile,
+        whole: options.runtime_frames,
+        flames: Flames::default(),
+        places: HashMap::new(),
+    };
     for context in profile.context_ids() {
         let value = values[context.index()];
         if value == 0 {
             continue;
         }
         if let Some(root) = root(profile, context, options.by) {
-            let at = tree.place(profile.contexts.node[context.index()]);
-            *sums.entry((root, at)).or_default() += value;
+            let root = match root.is_empty() {
+                true => 0,
+                false => folder.flames.child(0, &root),
+            };
+            let at = folder.place(root, profile.contexts.node[context.index()]);
+            folder.flames.own[at as usize][1] += value;
         }
     }
-    let mut flames = Flames::default();
-    for ((root, at), value) in sums {
-        let mut stack = tree.path(at);
-        if !root.is_empty() {
-            stack.insert(0, root);
-        }
-        flames.total += value;
-        *flames.stacks.entry(stack).or_default() += value;
-    }
-    match flames.total {
+    match folder.flames.total() {
         0 => Err(NoFlames::Zero),
-        _ => Ok(flames),
+        _ => Ok(folder.flames),
+    }
+}
+
+impl Default for Flames {
+    fn default() -> Flames {
+        Flames {
+            nodes: vec![(0, String::new())],
+            by_name: HashMap::new(),
+            own: vec![[0; 2]],
+        }
+    }
+}
+
+impl Flames {
+    pub fn total(&self) -> u64 {
+        self.own.iter().map(|own| own[1]).sum()
+    }
+
+    /// Of what lies beneath; 0 for one profile.
+    pub fn base_total(&self) -> u64 {
+        self.own.iter().map(|own| own[0]).sum()
+    }
+
+    /// This over a base: its figures become the first of each pair.
+    pub fn over(mut self, base: &Flames) -> Flames {
+        let mut numbers = vec![0; base.nodes.len()];
+        for (at, (parent, name)) in base.nodes.iter().enumerate().skip(1) {
+            numbers[at] = self.child(numbers[*parent as usize], name);
+        }
+        for (at, own) in base.own.iter().enumerate() {
+            self.own[numbers[at] as usize][0] += own[1];
+        }
+        self
+    }
+
+    /// Calls back with every stack, outermost frame first, and its figures; stacks that begin
+    /// alike follow each other, by name. What is smaller than `least` with all that it called
+    /// counts for its caller.
+    pub fn each(&self, least: u64, mut tell: impl FnMut(&[&str], [u64; 2])) {
+        let mut own = self.own.clone();
+        let mut all = self.own.clone();
+        for at in (1..self.nodes.len()).rev() {
+            let parent = self.nodes[at].0 as usize;
+            let [base, new] = all[at];
+            all[parent] = [all[parent][0] + base, all[parent][1] + new];
+        }
+        let small = |at: usize| at != 0 && all[at][0].max(all[at][1]) < least;
+        for at in (1..self.nodes.len()).rev().filter(|at| small(*at)) {
+            let parent = self.nodes[at].0 as usize;
+            let [base, new] = std::mem::take(&mut own[at]);
+            own[parent] = [own[parent][0] + base, own[parent][1] + new];
+        }
+        let mut children: Vec<Vec<u32>> = vec![Vec::new(); self.nodes.len()];
+        for at in (1..self.nodes.len()).filter(|at| !small(*at)) {
+            children[self.nodes[at].0 as usize].push(at as u32);
+        }
+        for list in &mut children {
+            // Taken from the end.
+            list.sort_by(|a, b| self.name(*b).cmp(self.name(*a)));
+        }
+        let mut stack: Vec<&str> = Vec::new();
+        let mut path = vec![0_u32];
+        while let Some(at) = path.last().copied() {
+            let own = std::mem::take(&mut own[at as usize]);
+            if own != [0, 0] {
+                tell(&stack, own);
+            }
+            match children[at as usize].pop() {
+                Some(child) => {
+                    path.push(child);
+                    stack.push(self.name(child));
+                }
+                None => {
+                    path.pop();
+                    stack.pop();
+                }
+            }
+        }
+    }
+
+    fn name(&self, at: u32) -> &str {
+        &self.nodes[at as usize].1
+    }
+
+    fn child(&mut self, parent: u32, name: &str) -> u32 {
+        let key = (parent, name.to_owned());
+        if let Some(at) = self.by_name.get(&key) {
+            return *at;
+        }
+        let at = self.nodes.len() as u32;
+        self.nodes.push(key.clone());
+        self.own.push([0; 2]);
+        self.by_name.insert(key, at);
+        at
     }
 }
 
@@ -178,41 +274,36 @@ fn thread_local(profile: &Profile, context: ContextId) -> Option<String> {
     Some(name.unwrap_or("[unnamed thread-local]").to_owned())
 }
 
-/// Paths of names. Node 0 is the root, above all of them.
-struct Tree<'p> {
+/// Leads stacks of the profile to places in the tree.
+struct Folder<'p> {
     profile: &'p Profile,
     whole: bool,
-    /// Parent and name.
-    nodes: Vec<(u32, String)>,
-    by_name: HashMap<(u32, String), u32>,
-    places: HashMap<NodeId, Place<'p>>,
+    flames: Flames,
+    /// By the root under which the stack is drawn, and its node.
+    places: HashMap<(u32, NodeId), Place<'p>>,
 }
 
-/// Where a node of the profile is in the tree: the last frame that stays, and what it called.
-#[derive(Clone, Copy, Default)]
+/// The last frame that stays, and what it called.
+#[derive(Clone, Copy)]
 struct Place<'p> {
     kept: u32,
     called: Option<&'p str>,
 }
 
-impl<'p> Tree<'p> {
-    fn new(profile: &'p Profile, whole: bool) -> Tree<'p> {
-        Tree {
-            profile,
-            whole,
-            nodes: vec![(0, String::new())],
-            by_name: HashMap::new(),
-            places: HashMap::from([(NodeId(0), Place::default())]),
-        }
-    }
-
-    /// Where the stack ends in the tree.
-    fn place(&mut self, node: NodeId) -> u32 {
+impl<'p> Folder<'p> {
+    /// Where the stack ends.
+    fn place(&mut self, root: u32, node: NodeId) -> u32 {
         let mut missing = Vec::new();
         let mut at = node;
         let mut place = loop {
-            if let Some(place) = self.places.get(&at) {
+            if let Some(place) = self.places.get(&(root, at)) {
                 break *place;
+            }
+            if at.0 == 0 {
+                break Place {
+                    kept: root,
+                    called: None,
+                };
             }
             missing.push(at);
             at = self.profile.nodes.parent[at.index()];
@@ -221,29 +312,23 @@ impl<'p> Tree<'p> {
             let first = self.profile.nodes.first_frame[node.index()];
             let count = self.profile.nodes.frame_count[node.index()];
             for frame in first..first + count {
-                place = self.step(place, FrameId(frame));
+                place = self.step(root, place, FrameId(frame));
             }
-            self.places.insert(node, place);
+            self.places.insert((root, node), place);
         }
-        match place {
-            Place {
-                kept,
-                called: Some(name),
-            } => self.child(kept, &written(name)),
-            Place {
-                kept: 0,
-                called: None,
-            } => self.child(0, "[no stack]"),
-            Place { kept, called: None } => kept,
+        match place.called {
+            Some(name) => self.child(place.kept, &written(name)),
+            None if place.kept == root => self.child(root, "[no stack]"),
+            None => place.kept,
         }
     }
 
-    fn step(&mut self, place: Place<'p>, frame: FrameId) -> Place<'p> {
+    fn step(&mut self, root: u32, place: Place<'p>, frame: FrameId) -> Place<'p> {
         let name = self.profile.function(frame);
         let stays = match self.profile.frames.origin[frame.index()] {
             _ if self.whole => true,
             Origin::Own | Origin::Library | Origin::Unknown => true,
-            Origin::Foreign => place.kept != 0,
+            Origin::Foreign => place.kept != root,
             Origin::Runtime | Origin::Std => false,
         };
         if !stays {
@@ -261,28 +346,10 @@ impl<'p> Tree<'p> {
 
     fn child(&mut self, parent: u32, name: &str) -> u32 {
         // An `async fn` is polled through a closure of the same name.
-        if !self.whole && parent != 0 && self.nodes[parent as usize].1 == name {
+        if !self.whole && parent != 0 && self.flames.name(parent) == name {
             return parent;
         }
-        let key = (parent, name.to_owned());
-        if let Some(at) = self.by_name.get(&key) {
-            return *at;
-        }
-        let at = self.nodes.len() as u32;
-        self.nodes.push(key.clone());
-        self.by_name.insert(key, at);
-        at
-    }
-
-    fn path(&self, mut at: u32) -> Vec<String> {
-        let mut path = Vec::new();
-        while at != 0 {
-            let (parent, name) = &self.nodes[at as usize];
-            path.push(name.clone());
-            at = *parent;
-        }
-        path.reverse();
-        path
+        self.flames.child(parent, name)
     }
 }
 

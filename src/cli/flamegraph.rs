@@ -130,11 +130,12 @@ pub fn run(args: &Args) -> Outcome {
             let base_profile = profile::read(base)?;
             let old = flames_or_none(&base_profile, base, &options)?;
             let new = flames_or_none(&profile, &args.profile, &options)?;
-            if old.total + new.total == 0 {
+            if old.total() + new.total() == 0 {
                 return Err(nothing(&args.profile, &options, NoFlames::Zero));
             }
-            let titles = flamegraph::diff_titles((&base_profile, &old), (&profile, &new), &options);
-            flamegraph::draw_diff(&titles, &old, &new, options.metric, &mut svg)
+            let flames = new.over(&old);
+            let titles = flamegraph::diff_titles(&base_profile, &profile, &flames, &options);
+            flamegraph::draw_diff(&titles, &flames, options.metric, &mut svg)
         }
         None => {
             let flames = flames(&profile, &args.profile, &options)?;

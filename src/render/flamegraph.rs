@@ -32,7 +32,11 @@ pub fn titles(profile: &Profile, flames: &Flames, options: &FlameOptions) -> Tit
     };
     let folded = folded(options);
     Titles {
-        title: format!("{}, {by}: {}", metric.words(), figure(metric, flames.total)),
+        title: format!(
+            "{}, {by}: {}",
+            metric.words(),
+            figure(metric, flames.total())
+        ),
         subtitle: format!(
             "{} (pid {}){moment}; {folded}",
             program(profile),
@@ -43,21 +47,26 @@ pub fn titles(profile: &Profile, flames: &Flames, options: &FlameOptions) -> Tit
 
 /// `Growth of the heap at its peak, by task type: 10 MB to 297 MB`.
 pub fn diff_titles(
-    base: (&Profile, &Flames),
-    new: (&Profile, &Flames),
+    base: &Profile,
+    new: &Profile,
+    flames: &Flames,
     options: &FlameOptions,
 ) -> Titles {
-    let plain = titles(new.0, new.1, options);
-    let figure = |flames: &Flames| figure(options.metric, flames.total);
+    let plain = titles(new, flames, options);
+    let figure = |value| figure(options.metric, value);
     let (what, _) = plain.title.split_once(": ").unwrap_or((&plain.title, ""));
     Titles {
-        title: format!("{what}: from {} to {}", figure(base.1), figure(new.1)),
+        title: format!(
+            "{what}: from {} to {}",
+            figure(flames.base_total()),
+            figure(flames.total())
+        ),
         subtitle: format!(
             "{} (pid {}) against {} (pid {}): red grew, blue shrank, widths are the new one's; {}",
-            program(new.0),
-            new.0.program.pid,
-            program(base.0),
-            base.0.program.pid,
+            program(new),
+            new.program.pid,
+            program(base),
+            base.program.pid,
             folded(options),
         ),
     }
@@ -95,25 +104,26 @@ fn options<'a>(titles: &Titles, metric: Metric) -> Options<'a> {
     options
 }
 
+/// A twentieth of a pixel of 1,180 is not drawn: it counts for its caller.
+fn least(flames: &Flames) -> u64 {
+    flames.total().max(flames.base_total()) / 20_000
+}
+
 /// The picture of one profile.
 pub fn draw(titles: &Titles, flames: &Flames, metric: Metric, out: impl Write) -> io::Result<()> {
-    let lines = collapsed::lines(flames);
-    flamegraph::from_lines(
-        &mut options(titles, metric),
-        lines.iter().map(String::as_str),
-        out,
-    )
+    let lines = collapsed::lines(flames, least(flames));
+    let lines = lines.iter().map(String::as_str);
+    flamegraph::from_lines(&mut options(titles, metric), lines, out)
 }
 
 /// The picture of what changed.
 pub fn draw_diff(
     titles: &Titles,
-    base: &Flames,
-    new: &Flames,
+    flames: &Flames,
     metric: Metric,
     out: impl Write,
 ) -> io::Result<()> {
-    let lines = collapsed::diff_lines(base, new);
-    let mut options = options(titles, metric);
-    flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), out)
+    let lines = collapsed::diff_lines(flames, least(flames));
+    let lines = lines.iter().map(String::as_str);
+    flamegraph::from_lines(&mut options(titles, metric), lines, out)
 }

@@ -226,8 +226,12 @@ proptest! {
                 let options = FlameOptions { metric, by, runtime_frames: whole };
                 match flames(&profile, &options) {
                     Ok(flames) => {
-                        prop_assert_eq!(flames.total, total);
-                        prop_assert_eq!(flames.stacks.values().sum::<u64>(), total);
+                        prop_assert_eq!(flames.total(), total);
+                        for least in [0, total / 3, total + 1] {
+                            let mut sum = 0;
+                            flames.each(least, |_, [_, value]| sum += value);
+                            prop_assert_eq!(sum, total);
+                        }
                     }
                     Err(_) => prop_assert_eq!(total, 0),
                 }
@@ -246,7 +250,12 @@ proptest! {
                 *model.entry(fold(&profile, context)).or_default() += value;
             }
         }
-        let found = flames(&profile, &options).map(|f| f.stacks).unwrap_or_default();
+        let mut found = BTreeMap::new();
+        if let Ok(flames) = flames(&profile, &options) {
+            flames.each(0, |stack, [_, value]| {
+                found.insert(stack.iter().map(|name| (*name).to_owned()).collect(), value);
+            });
+        }
         prop_assert_eq!(found, model);
     }
 }

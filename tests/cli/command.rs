@@ -147,7 +147,11 @@ fn a_closed_pipe_is_a_quiet_end() {
 #[test]
 fn help_of_every_command() {
     let folder = Folder::new();
-    let mut text = folder.shown("--help");
+    let first = folder.shown("--help");
+    for expected in ["taskheap run --", "Exit codes:", "report", "flamegraph"] {
+        assert!(first.contains(expected), "{first}");
+    }
+    let mut text = String::new();
     for command in ["report", "flamegraph", "export", "diff", "check"] {
         text.push_str(&format!(
             "\n---- {command}\n{}",
