@@ -17,15 +17,27 @@ pub enum LinkedAllocator {
 }
 
 pub(super) fn find(image: &Image, symbols: &Symbols) -> Vec<LinkedAllocator> {
+    // Linkers leave out what nobody calls, so that no entry point is sure to be there.
     let has = |name: &str| symbols.function(name).is_some();
+    let any = |names: &[&str]| names.iter().any(|name| has(name));
     let mut found = Vec::new();
-    if has("_rjem_malloc") || has("_rjem_mallocx") {
+    if any(&[
+        "_rjem_malloc",
+        "_rjem_mallocx",
+        "_rjem_calloc",
+        "_rjem_sdallocx",
+    ]) {
         found.push(LinkedAllocator::JemallocPrefixed);
     }
-    if has("mallocx") || has("je_malloc") || has("je_mallocx") {
+    if any(&["mallocx", "sdallocx", "je_malloc", "je_mallocx"]) {
         found.push(LinkedAllocator::Jemalloc);
     }
-    if has("mi_malloc") {
+    if any(&[
+        "mi_malloc",
+        "mi_malloc_aligned",
+        "mi_zalloc_aligned",
+        "mi_free",
+    ]) {
         found.push(LinkedAllocator::Mimalloc);
     }
     let defines_malloc = has("malloc") || exports(image, b"malloc");
