@@ -60,9 +60,24 @@ fn without_suffix(symbol: &str) -> &str {
 /// What a reader sees of a name in the common form.
 pub fn readable_of(spelled: &str, language: Language) -> String {
     match language {
-        Language::Rust | Language::Cpp => cut_arguments(spelled),
+        Language::Rust => cut_arguments(&without_nested(spelled)),
+        Language::Cpp => cut_arguments(spelled),
         Language::Plain => spelled.to_owned(),
     }
+}
+
+/// `f::{closure}::{closure}` -> `f::{closure}`: how deep it is nested says nothing to a reader,
+/// and an async fn counts as one level or none, depending on where the name comes from.
+fn without_nested(name: &str) -> Cow<'_, str> {
+    let mut text = Cow::Borrowed(name);
+    while let Some(at) = text.find("::{closure}::{") {
+        text = Cow::Owned(format!(
+            "{}{}",
+            &text[..at],
+            &text[at + "::{closure}".len()..]
+        ));
+    }
+    text
 }
 
 /// A demangled Rust path in the common form, with all its types.
@@ -376,6 +391,11 @@ mod tests {
         let of_trait = format!("<a::B<{}> as c::D>::f", "x".repeat(200));
         assert_eq!(readable(&of_trait), "<a::B<…> as c::D>::f");
         assert_eq!(readable("a::f::<b::C>::{closure#0}"), "a::f::{closure}");
+        assert_eq!(
+            readable("a::f::{closure#0}::{closure#1}"),
+            "a::f::{closure}"
+        );
+        assert_eq!(readable("a::f::{closure#0}::g"), "a::f::{closure}::g");
         assert_eq!(
             readable("<fn(u8) -> u8 as a::B>::c"),
             "<fn(u8) -> u8 as a::B>::c"

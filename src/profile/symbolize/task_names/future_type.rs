@@ -9,7 +9,7 @@ use crate::profile::target::names::{self, matching};
 
 /// Types that only carry another future, by their last name. A type of the program's own is never
 /// taken for one of these.
-const CARRIERS: [&str; 42] = [
+const CARRIERS: [&str; 45] = [
     "Abortable",
     "AndThen",
     "AssertUnwindSafe",
@@ -38,15 +38,18 @@ const CARRIERS: [&str; 42] = [
     "Pin",
     "PollFn",
     "Remote",
+    "Race",
     "RunUntilCancelledFuture",
     "RunUntilCancelledFutureOwned",
     "Root",
+    "Select",
     "SentryFuture",
     "TaskLocalFuture",
     "Then",
     "Timeout",
     "TrackedFuture",
     "TryMaybeDone",
+    "TrySelect",
     "Unconstrained",
     "UnitError",
     "UnwrapOrElse",
@@ -70,6 +73,25 @@ pub(super) struct Unwrapped<'a> {
     pub root: Root<'a>,
     /// It runs on the blocking pool.
     pub blocking: bool,
+}
+
+impl Unwrapped<'_> {
+    pub fn what(&self) -> What {
+        match self.blocking {
+            true => What::Closure,
+            false => What::Future,
+        }
+    }
+}
+
+/// What a path without debug info's notation stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum What {
+    Future,
+    /// Run on the blocking pool.
+    Closure,
+    /// Given to a function that may take either.
+    Either,
 }
 
 /// What a person would name of this type. `is_own` says whether a crate is the program's.
@@ -129,6 +151,12 @@ fn carried(segment: &str) -> Option<&str> {
     let arguments = split_arguments(segment).1;
     let body = arguments.iter().find(|argument| is_body(argument));
     body.or_else(|| arguments.first()).copied()
+}
+
+/// The future that a function of the program's own was given: what runs below `supervised(f)`
+/// is told by `f`.
+pub(super) fn given<'a>(path: &'a str, is_own: &dyn Fn(&str) -> bool) -> Option<&'a str> {
+    spawned_through(&names::segments(path), is_own)
 }
 
 /// A future of the program's own among the type arguments of a library's function.
@@ -206,7 +234,7 @@ fn split_list(inner: &str) -> Vec<&str> {
 
 /// The path as a person writes it: `server::handle` for the body of an async fn,
 /// `server::main::{async block}`, `server::Server::serve` for a method of an impl.
-pub(super) fn display(path: &str, blocking: bool) -> String {
+pub(super) fn display(path: &str, what: What) -> String {
     let spelled = names::spelled(path);
     let spelled = of_implementor(&spelled);
     let segments: Vec<String> = names::segments(&spelled)
@@ -229,8 +257,12 @@ pub(super) fn display(path: &str, blocking: bool) -> String {
         "{async block}" | "{async closure}" => kept.push(last),
         // Without debug info the notation is the same for all. A future that is one level below
         // a function is that async fn's body; one further down is a block in it.
-        "{closure}" if blocking => kept.push("{closure}"),
-        "{closure}" if bodies > 1 => kept.push("{async block}"),
+        "{closure}" => match what {
+            What::Future if bodies > 1 => kept.push("{async block}"),
+            What::Closure => kept.push("{closure}"),
+            What::Either if bodies > 1 => kept.push("{closure}"),
+            _ => {}
+        },
         _ => {}
     }
     kept.join("::")
@@ -259,10 +291,18 @@ mod tests {
     use super::*;
 
     fn name(text: &str) -> String {
-        let unwrapped = unwrap(text, &|name| name == "server");
-        match unwrapped.root {
-            Root::Path(path) => display(path, unwrapped.blocking),
-            Root::Dyn => "dyn".to_owned(),
+        let is_own = |name: &str| name == "server";
+        let unwrapped = unwrap(text, &is_own);
+        let Root::Path(path) = unwrapped.root else {
+            return "dyn".to_owned();
+        };
+        let shown = display(path, unwrapped.what());
+        match given(path, &is_own) {
+            Some(inner) => match unwrap(inner, &is_own).root {
+                Root::Path(inner) => format!("{shown}<{}>", display(inner, What::Either)),
+                Root::Dyn => shown,
+            },
+            None => shown,
         }
     }
 
@@ -352,10 +392,24 @@ mod tests {
     }
 
     #[test]
+    fn functions_are_named_with_the_future_they_were_given() {
+        let cases = [
+            "server::supervised::{async_fn_env#0}<server::handle::{async_fn_env#0}>",
+            "server::supervised<server::handle::{{closure}}>::{{closure}}",
+            "server::supervised::{async_fn_env#0}<core::pin::Pin<alloc::boxed::Box<server::handle::{async_fn_env#0}, alloc::alloc::Global>>>",
+        ];
+        for text in cases {
+            assert_eq!(name(text), "server::supervised<server::handle>", "{text}");
+        }
+        let with_closure = "server::retry::{async_fn_env#0}<server::main::{closure_env#0}>";
+        assert_eq!(name(with_closure), "server::retry");
+    }
+
+    #[test]
     fn own_types_are_never_carriers() {
         assert_eq!(
             name("server::Timeout<server::handle::{{closure}}>"),
-            "server::Timeout"
+            "server::Timeout<server::handle>"
         );
     }
 

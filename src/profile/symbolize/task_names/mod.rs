@@ -21,7 +21,7 @@ use super::Symbolizer;
 use super::module::Module;
 use definitions::Definitions;
 use evidence::{Evidence, Kind};
-use future_type::Root;
+use future_type::{Root, What};
 use vtables::{Role, Roles, Vtable};
 
 /// A task type's name.
@@ -328,7 +328,16 @@ impl<'a> Judge<'a> {
         };
         let definition = definitions.find(self.module, path).unwrap_or_default();
         let shown = definition.path.as_deref().unwrap_or(path);
-        let name = future_type::display(shown, unwrapped.blocking);
+        let mut name = future_type::display(shown, unwrapped.what());
+        // `server::supervised<server::handle>`: a function that runs what it was given.
+        if let Some(inner) = future_type::given(path, &is_own)
+            && let Root::Path(inner) = future_type::unwrap(inner, &is_own).root
+        {
+            let definition = definitions.find(self.module, inner).unwrap_or_default();
+            let inner = definition.path.as_deref().unwrap_or(inner);
+            let inner = future_type::display(inner, What::Either);
+            name = format!("{name}<{inner}>");
+        }
         TaskName {
             runtime_own: unwrapped.blocking && name.starts_with("tokio::runtime::"),
             name,
