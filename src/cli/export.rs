@@ -46,6 +46,9 @@ enum Format {
     Dhat,
     /// For flamegraph.pl, speedscope: a stack and a figure in each line (of --metric)
     Collapsed,
+    /// Not made yet: it reads collapsed stacks and pprof
+    #[value(hide = true)]
+    Speedscope,
 }
 
 pub fn run(args: &Args) -> Outcome {
@@ -68,6 +71,12 @@ pub fn run(args: &Args) -> Outcome {
             let flames = flamegraph::flames(&profile, &args.profile, &options)?;
             let ending = format!("{}.collapsed", args.metric.metric.name());
             (ending, collapsed::file(&flames))
+        }
+        Format::Speedscope => {
+            return Err(Error::Refused {
+                what: "there is no export in speedscope's own format yet".to_owned(),
+                hint: "speedscope opens what `taskheap export collapsed` writes".to_owned(),
+            });
         }
     };
     args.target.write(&args.profile, &ending, &content)?;

@@ -8,6 +8,7 @@ mod diff;
 mod error;
 mod export;
 mod flamegraph;
+mod later;
 mod report;
 mod run;
 mod target;
@@ -55,6 +56,12 @@ enum Command {
     Diff(diff::Args),
     Check(check::Args),
     Demo(demo::Args),
+    #[command(hide = true)]
+    Html(later::Args),
+    #[command(hide = true)]
+    Top(later::Args),
+    #[command(hide = true)]
+    Attach(later::Args),
 }
 
 /// What the process ends with.
@@ -72,6 +79,9 @@ pub fn main() -> ExitCode {
         Command::Diff(args) => diff::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Demo(args) => demo::run(&args),
+        Command::Html(args) => later::html(&args),
+        Command::Top(args) => later::top(&args),
+        Command::Attach(args) => later::attach(&args),
     };
     outcome.unwrap_or_else(|error| error.tell())
 }

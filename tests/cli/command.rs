@@ -305,3 +305,22 @@ fn collapsed() {
         .sum();
     assert_eq!(sum, sample::server().totals.peak_live_bytes);
 }
+
+#[test]
+fn what_is_not_made_yet_is_refused_with_what_does_the_job() {
+    let folder = two();
+    for (args, expected) in [
+        (
+            "html server.taskheap",
+            "taskheap flamegraph server.taskheap",
+        ),
+        ("top", "taskheap run"),
+        ("attach 42", "was not started by"),
+        ("export speedscope server.taskheap", "export collapsed"),
+    ] {
+        let output = folder.run(args);
+        assert_eq!(output.status.code(), Some(2), "{args}");
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(error.contains(expected), "{error}");
+    }
+}
