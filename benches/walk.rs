@@ -12,18 +12,29 @@ use taskheap::walk::{
     Block, ContextInfo, Heap, NodeTable, Noted, Options, Roots, analyze, capture,
 };
 
-/// Name, blocks, words of each.
-const HEAPS: [(&str, usize, usize); 3] = [
-    ("10 million blocks of 64 bytes", 10_000_000, 8),
-    ("1 GB in blocks of 4 KB", 250_000, 512),
-    ("2 GB in blocks of 1 MB", 2_000, 131_072),
+/// Name, blocks, words of each, and how far pointers lead, in blocks.
+const HEAPS: [(&str, usize, usize, usize); 4] = [
+    (
+        "10 million blocks of 64 bytes, near pointers",
+        10_000_000,
+        8,
+        64,
+    ),
+    (
+        "10 million blocks of 64 bytes, random pointers",
+        10_000_000,
+        8,
+        usize::MAX,
+    ),
+    ("1 GB in blocks of 4 KB, near pointers", 250_000, 512, 64),
+    ("2 GB in blocks of 1 MB", 2_000, 131_072, 64),
 ];
 
 fn main() {
     if let Ok(number) = std::env::var("WALK_BENCH") {
         return program(number.parse().unwrap());
     }
-    for (number, (name, _, words)) in HEAPS.into_iter().enumerate() {
+    for (number, (name, count, words, _)) in HEAPS.into_iter().enumerate() {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .env("WALK_BENCH", number.to_string())
             .stdin(Stdio::piped())
@@ -45,10 +56,12 @@ fn main() {
         let mut blocks: Vec<Block> = told.chunks_exact(8).map(block).collect();
         // The first is the list of all others.
         blocks[0].size = (blocks.len() as u64 - 1) * 16;
+        let options = Options {
+            expected_bytes: (count * words * 8) as u64,
+            ..Options::default()
+        };
         let (began, cpu) = (Instant::now(), cpu_seconds());
-        let captured = capture(child.id() as i32, &Options::default(), || {
-            Ok(Noted::plain(blocks, ()))
-        });
+        let captured = capture(child.id() as i32, &options, || Ok(Noted::plain(blocks, ())));
         let captured = captured.unwrap();
         let (whole, capture_cpu) = (began.elapsed(), cpu_seconds() - cpu);
         let node = ContextInfo {
@@ -98,7 +111,7 @@ fn cpu_seconds() -> f64 {
 
 /// Makes a heap in which blocks lead to each other at random, tells where they are, and waits.
 fn program(number: usize) {
-    let (_, count, words) = HEAPS[number];
+    let (_, count, words, reach) = HEAPS[number];
     let mut blocks: Vec<Box<[u64]>> = Vec::with_capacity(count);
     let mut random = 1u64;
     for n in 0..count {
@@ -107,7 +120,7 @@ fn program(number: usize) {
             random = random
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1);
-            let other = (random >> 33) as usize % (n + 1);
+            let other = (n - (random >> 33) as usize % (n + 1).min(reach)).saturating_sub(1);
             *word = match (at % 4, blocks.get(other)) {
                 (0, Some(other)) => other.as_ptr() as u64,
                 (1, _) => 0,

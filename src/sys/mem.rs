@@ -6,6 +6,36 @@ use std::os::unix::fs::FileExt;
 
 pub const PAGE: u64 = 4096;
 
+/// Room for so many values, in large pages where the system has them: an array that is read in
+/// no order spends more time on finding pages than on reading them.
+pub fn with_capacity<T>(len: usize) -> Vec<T> {
+    const WORTH_IT: usize = 8 << 20;
+    const LARGE_PAGE: usize = 2 << 20;
+    let values: Vec<T> = Vec::with_capacity(len);
+    let start = values.as_ptr() as usize;
+    let end = start + values.capacity() * size_of::<T>();
+    if end - start >= WORTH_IT {
+        let first = start.next_multiple_of(LARGE_PAGE);
+        let last = end & !(LARGE_PAGE - 1);
+        // SAFETY: the range lies within the allocation of `values`; the advice is a hint.
+        unsafe {
+            libc::madvise(
+                first as *mut libc::c_void,
+                last - first,
+                libc::MADV_HUGEPAGE,
+            )
+        };
+    }
+    values
+}
+
+/// So many times the same value; see [`with_capacity`].
+pub fn filled<T: Copy>(value: T, len: usize) -> Vec<T> {
+    let mut values = with_capacity(len);
+    values.resize(len, value);
+    values
+}
+
 /// Where a page is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Page {

@@ -26,6 +26,9 @@ const BATCH: usize = 512;
 /// Read-only data without relocations is copied up to this size for each mapping.
 const READ_ONLY_LIMIT: u64 = 8 << 20;
 
+/// What is copied beside blocks: data of modules, used parts of stacks.
+const BESIDE_HEAP: u64 = 4 << 20;
+
 /// What the recorder knows at the moment of the stop.
 pub struct Noted<T> {
     pub blocks: Vec<Block>,
@@ -69,12 +72,16 @@ fn stop_and_copy<T>(
     copy: impl FnOnce() -> Result<Noted<T>, String>,
 ) -> Result<Captured<T>, WalkError> {
     let memory = ProcessMemory::open(pid).map_err(WalkError::of_access)?;
+    let limit = options.max_copy_bytes.unwrap_or_else(room_for_a_copy);
+    let expected = options.expected_bytes.min(limit).min(resident_bytes(pid));
+    let arena = Arena::prepared((expected + expected / 16 + BESIDE_HEAP) as usize);
+    let arena = arena.map_err(WalkError::Read)?;
     sched::hurry();
     let stop = Stop::all(pid, &memory, options)?;
     let noted = copy().map_err(WalkError::Recorder)?;
     let (blocks, tables) = (noted.blocks, noted.tables);
     let mappings = maps::read_resident(pid).map_err(WalkError::Read)?;
-    let rss_peak = rss_peak(pid);
+    let rss_peak = figure(&format!("/proc/{pid}/status"), "VmHWM:").unwrap_or(0);
     let live = pages_of(&blocks);
     let spans = Classifier {
         mappings: &mappings,
@@ -86,7 +93,7 @@ fn stop_and_copy<T>(
     }
     .spans();
     let wanted = wanted_pages(&live, &mappings, &spans);
-    let copied = copy_pages(&memory, &wanted, options)?;
+    let copied = copy_pages(&memory, &wanted, arena, limit)?;
     if !Stop::is_alive(pid) {
         return Err(WalkError::Gone);
     }
@@ -114,13 +121,6 @@ fn stop_and_copy<T>(
         blocks,
         tables,
     })
-}
-
-fn rss_peak(pid: i32) -> u64 {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kilobytes = line.and_then(|rest| rest.trim().strip_suffix(" kB"));
-    kilobytes.and_then(|k| k.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
 fn pages_of(blocks: &[Block]) -> PageSet {
@@ -164,7 +164,8 @@ struct Copied {
 fn copy_pages(
     memory: &ProcessMemory,
     wanted: &PageSet,
-    options: &Options,
+    mut bytes: Arena,
+    limit: u64,
 ) -> Result<Copied, WalkError> {
     let mut ranges: Vec<Range<u64>> = Vec::new();
     let mut resident = PageSet::default();
@@ -186,13 +187,13 @@ fn copy_pages(
         }
     }
     let total: u64 = ranges.iter().map(|range| range.end - range.start).sum();
-    if total > options.max_copy_bytes {
+    if total > limit {
         return Err(WalkError::TooLarge {
             bytes: total,
-            limit: options.max_copy_bytes,
+            limit,
         });
     }
-    let mut bytes = Arena::new(total as usize).map_err(WalkError::Read)?;
+    bytes.resize(total as usize).map_err(WalkError::Read)?;
     let segments = read_all(memory, &ranges, bytes.as_mut_slice());
     Ok(Copied {
         segments,
@@ -228,14 +229,21 @@ fn read_all(memory: &ProcessMemory, ranges: &[Range<u64>], into: &mut [u8]) -> V
     segments
 }
 
-/// What a copy may take by default: half of what the system can give.
-pub(super) fn half_of_available() -> u64 {
-    let available = |text: String| {
-        let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
-        line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()
-    };
-    let kilobytes = std::fs::read_to_string("/proc/meminfo")
-        .ok()
-        .and_then(available);
-    kilobytes.map_or(1 << 30, |k| k * 1024 / 2)
+/// What a copy may take: three quarters of what the system can give.
+fn room_for_a_copy() -> u64 {
+    let available = figure("/proc/meminfo", "MemAvailable:");
+    available.map_or(1 << 30, |bytes| bytes / 4 * 3)
+}
+
+/// Resident bytes of a process, roughly.
+fn resident_bytes(pid: i32) -> u64 {
+    figure(&format!("/proc/{pid}/status"), "VmRSS:").unwrap_or(u64::MAX)
+}
+
+/// `VmHWM:     1234 kB` of a file in `/proc`, in bytes.
+fn figure(path: &str, name: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(path).ok()?;
+    let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
+    let kilobytes = rest.trim().strip_suffix(" kB")?.trim();
+    Some(kilobytes.parse::<u64>().ok()? * 1024)
 }

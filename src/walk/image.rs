@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::stop::StoppedThread;
 use crate::sys::maps::Mapping;
+use crate::sys::mem::PAGE;
 
 /// Bytes at addresses.
 pub trait Memory {
@@ -111,7 +112,10 @@ impl Memory for Image {
     }
 }
 
-/// A large buffer that costs only the pages written, in large pages where there are any.
+/// A large buffer for copies.
+///
+/// Most of the time that a copy takes goes into making the pages it is written to: so they are
+/// made before the process is stopped, as far as the size is known.
 pub(super) struct Arena {
     start: *mut u8,
     len: usize,
@@ -123,11 +127,10 @@ unsafe impl Send for Arena {}
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    pub(super) fn new(len: usize) -> std::io::Result<Arena> {
-        if len == 0 {
-            let start = std::ptr::NonNull::dangling().as_ptr();
-            return Ok(Arena { start, len });
-        }
+    /// So many bytes, with pages made for all of them.
+    pub(super) fn prepared(len: usize) -> std::io::Result<Arena> {
+        const POPULATE_WRITE: i32 = 23;
+        let len = len.max(1).next_multiple_of(PAGE as usize);
         // SAFETY: the kernel chooses the address of a new private mapping.
         let start = unsafe {
             libc::mmap(
@@ -142,12 +145,25 @@ impl Arena {
         if start == libc::MAP_FAILED {
             return Err(std::io::Error::last_os_error());
         }
-        // SAFETY: the range was just mapped; the advice is a hint.
-        unsafe { libc::madvise(start, len, libc::MADV_HUGEPAGE) };
-        // SAFETY: as above: what was copied has no place in a core dump.
+        // SAFETY: the range was just mapped. Kernels that don't know it leave the pages for later.
+        unsafe { libc::madvise(start, len, POPULATE_WRITE) };
+        // SAFETY: as above: what is copied has no place in a core dump.
         unsafe { libc::madvise(start, len, libc::MADV_DONTDUMP) };
         let start = start.cast();
         Ok(Arena { start, len })
+    }
+
+    /// Makes it larger or smaller. What was written may be lost.
+    pub(super) fn resize(&mut self, len: usize) -> std::io::Result<()> {
+        let len = len.max(1).next_multiple_of(PAGE as usize);
+        // SAFETY: the mapping is ours, and no slice of it is held: `&mut self`.
+        let start = unsafe { libc::mremap(self.start.cast(), self.len, len, libc::MREMAP_MAYMOVE) };
+        if start == libc::MAP_FAILED {
+            return Err(std::io::Error::last_os_error());
+        }
+        self.start = start.cast();
+        self.len = len;
+        Ok(())
     }
 
     pub(super) fn len(&self) -> usize {
@@ -167,10 +183,8 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        if self.len > 0 {
-            // SAFETY: nobody holds a slice of it any more.
-            unsafe { libc::munmap(self.start.cast(), self.len) };
-        }
+        // SAFETY: nobody holds a slice of it any more.
+        unsafe { libc::munmap(self.start.cast(), self.len) };
     }
 }
 

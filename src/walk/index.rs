@@ -7,6 +7,7 @@
 //! each granule. What remains is a look at one or two neighbours.
 
 use super::heap::Block;
+use crate::sys::mem;
 use crate::sys::prefetch::prefetch;
 
 const CHUNK_SHIFT: u32 = 26;
@@ -60,7 +61,7 @@ impl<'a> BlockIndex<'a> {
             blocks,
             chunks: vec![0; CHUNKS],
             known: Vec::new(),
-            starts_before: Vec::new(),
+            starts_before: mem::with_capacity(blocks.len()),
             low,
             span: high - low,
         };

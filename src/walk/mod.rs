@@ -4,9 +4,9 @@
 //! copy into facts about who holds what. Nothing is written into the process, and its contents
 //! never leave this one's memory except as keyed hashes.
 //!
-//! Whoever waits for the process elsewhere in this process (to learn how it ended) must wait with
-//! `__WNOTHREAD`, from the thread that started it, or through a pidfd: a plain `wait` on any
-//! thread would receive the stops that are meant for the tracer.
+//! Whoever waits for the process elsewhere in this process (to learn how it ended) may be given the
+//! stops that are meant for the tracer, whatever flags it waits with: it must pass over statuses
+//! that are `WIFSTOPPED`. The stop itself is not lost by that.
 
 mod account;
 mod analysis;
@@ -58,8 +58,12 @@ pub use stop::StoppedThread;
 pub struct Options {
     /// The stop is given up if a thread does not stand by then.
     pub stop_within: Duration,
-    /// A copy that would take more is not made. By default half of what the system has left.
-    pub max_copy_bytes: u64,
+    /// A copy that would take more is not made. If none: three quarters of what the system has
+    /// left at that moment.
+    pub max_copy_bytes: Option<u64>,
+    /// About how much there will be to copy (live bytes): pages for so much are made before the
+    /// program is stopped.
+    pub expected_bytes: u64,
     /// Path of the preload library, as the process has it mapped.
     pub own_library: String,
 }
@@ -68,7 +72,8 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             stop_within: Duration::from_secs(2),
-            max_copy_bytes: capture::half_of_available(),
+            max_copy_bytes: None,
+            expected_bytes: 0,
             own_library: String::new(),
         }
     }

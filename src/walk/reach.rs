@@ -15,6 +15,7 @@
 
 use super::roots::{Holder, RootSet};
 use super::scan::{INTERIOR, Scan};
+use crate::sys::mem;
 use crate::sys::prefetch::prefetch;
 
 /// Nobody reaches it.
@@ -67,13 +68,21 @@ impl Marks {
     }
 }
 
+/// Colour and parent of a block, which are looked at together.
+#[derive(Clone, Copy)]
+struct Mark {
+    colour: u32,
+    parent: u32,
+}
+
 struct Painter<'a> {
     scan: &'a Scan,
     /// Blocks that are cells of tasks.
     cells: Marks,
     /// Blocks to whose start somebody points.
     owned: Marks,
-    reach: Reach,
+    marks: Vec<Mark>,
+    order: Vec<u32>,
     /// Blocks of the order that have been followed.
     followed: usize,
 }
@@ -91,18 +100,24 @@ pub(super) fn paint(
         scan,
         cells: Marks::of(blocks, cell_blocks),
         owned: Marks::new(blocks),
-        reach: Reach {
-            colour: vec![NOBODY; blocks],
-            parent: vec![NONE; blocks],
-            order: Vec::with_capacity(blocks),
-        },
+        marks: mem::filled(
+            Mark {
+                colour: NOBODY,
+                parent: NONE,
+            },
+            blocks,
+        ),
+        order: mem::with_capacity(blocks),
         followed: 0,
     };
     painter.mark_owned(roots);
+    for (&cell, colour) in cell_blocks.iter().zip(1..) {
+        painter.marks[cell as usize].colour = colour;
+    }
     for (number, holder) in roots.holders.iter().enumerate() {
         let colour = number as u32 + 1;
         if let Holder::Task(cell) = holder {
-            painter.take(cell_blocks[*cell as usize], colour, NONE);
+            painter.order.push(cell_blocks[*cell as usize]);
             painter.drain(colour);
         } else if holder.is_weak() {
             painter.lesser_root(roots.edges(number), colour, &counts_owners);
@@ -111,7 +126,12 @@ pub(super) fn paint(
         }
     }
     painter.follow_loans(roots);
-    painter.reach
+    let Painter { marks, order, .. } = painter;
+    Reach {
+        colour: marks.iter().map(|mark| mark.colour).collect(),
+        parent: marks.iter().map(|mark| mark.parent).collect(),
+        order,
+    }
 }
 
 impl Painter<'_> {
@@ -136,17 +156,23 @@ impl Painter<'_> {
         }
     }
 
-    /// The block that the edge keeps, if it keeps one.
+    /// The block that the edge keeps, if it keeps one. Cells are asked for later: few are.
+    #[inline]
     fn kept(&self, edge: u32) -> Option<u32> {
         let block = edge & !INTERIOR;
         let loan = edge & INTERIOR != 0 && self.owned.has(block);
-        (!loan && !self.cells.has(block)).then_some(block)
+        (!loan).then_some(block)
     }
 
+    #[inline]
+    fn colour(&self, block: u32) -> u32 {
+        self.marks[block as usize].colour
+    }
+
+    #[inline]
     fn take(&mut self, block: u32, colour: u32, parent: u32) {
-        self.reach.colour[block as usize] = colour;
-        self.reach.parent[block as usize] = parent;
-        self.reach.order.push(block);
+        self.marks[block as usize] = Mark { colour, parent };
+        self.order.push(block);
     }
 
     fn root(&mut self, edges: &[u32], colour: u32) {
@@ -163,7 +189,7 @@ impl Painter<'_> {
     fn drain(&mut self, colour: u32) {
         let scan = self.scan;
         while let Some(block) = self.next() {
-            if self.reach.colour[block as usize] != colour {
+            if self.colour(block) != colour {
                 continue;
             }
             for &edge in scan.edges(block) {
@@ -175,8 +201,8 @@ impl Painter<'_> {
     }
 
     fn next(&mut self) -> Option<u32> {
-        const STEP: usize = 4;
-        let ahead = |steps: usize| self.reach.order.get(self.followed + steps * STEP);
+        const STEP: usize = 8;
+        let ahead = |steps: usize| self.order.get(self.followed + steps * STEP);
         if let Some(&block) = ahead(3) {
             self.scan.prefetch_bounds(block);
         }
@@ -185,43 +211,47 @@ impl Painter<'_> {
         }
         if let Some(&block) = ahead(1) {
             for &edge in self.scan.edges(block).iter().take(8) {
-                prefetch(&self.reach.colour, (edge & !INTERIOR) as usize);
+                prefetch(&self.marks, (edge & !INTERIOR) as usize);
             }
         }
-        let block = *self.reach.order.get(self.followed)?;
+        let block = *self.order.get(self.followed)?;
         self.followed += 1;
         Some(block)
     }
 
+    #[inline]
     fn reached(&mut self, block: u32, colour: u32, parent: u32) {
-        match self.reach.colour[block as usize] {
-            NOBODY => {
-                self.take(block, colour, parent);
-            }
+        match self.colour(block) {
+            // Cells have their colour from the beginning.
+            NOBODY => self.take(block, colour, parent),
             SHARED => {}
             other if other == colour => {}
             _ => self.share(block),
         }
     }
 
-    /// Everything that a shared block keeps is shared.
+    /// Everything that a shared block keeps is shared; a cell never is.
     fn share(&mut self, block: u32) {
+        if self.cells.has(block) {
+            return;
+        }
         let scan = self.scan;
         let mut shared = vec![block];
-        self.reach.colour[block as usize] = SHARED;
+        self.marks[block as usize].colour = SHARED;
         while let Some(block) = shared.pop() {
             for &edge in scan.edges(block) {
                 let Some(next) = self.kept(edge) else {
                     continue;
                 };
-                match self.reach.colour[next as usize] {
+                match self.colour(next) {
                     SHARED => {}
                     NOBODY => {
                         self.take(next, SHARED, block);
                         shared.push(next);
                     }
+                    _ if self.cells.has(next) => {}
                     _ => {
-                        self.reach.colour[next as usize] = SHARED;
+                        self.marks[next as usize].colour = SHARED;
                         shared.push(next);
                     }
                 }
@@ -231,34 +261,38 @@ impl Painter<'_> {
 
     fn lesser_root(&mut self, edges: &[u32], colour: u32, counts_owners: &impl Fn(u32) -> bool) {
         for &edge in edges {
-            let Some(block) = self.kept(edge) else {
-                continue;
-            };
-            let before = self.reach.colour[block as usize];
-            if before == NOBODY || edge & INTERIOR == 0 && before != SHARED && counts_owners(block)
-            {
-                self.reached(block, colour, NONE);
+            if let Some(block) = self.kept(edge) {
+                let counts = edge & INTERIOR == 0;
+                self.reached_lesser(block, colour, NONE, |block| counts && counts_owners(block));
             }
         }
-        self.drain_lesser(colour, counts_owners);
-    }
-
-    /// Like [`Self::drain`], with the rule for stacks.
-    fn drain_lesser(&mut self, colour: u32, counts_owners: &impl Fn(u32) -> bool) {
         let scan = self.scan;
         while let Some(block) = self.next() {
-            if self.reach.colour[block as usize] != colour {
+            if self.colour(block) != colour {
                 continue;
             }
             for &edge in scan.edges(block) {
-                let Some(next) = self.kept(edge) else {
-                    continue;
-                };
-                let before = self.reach.colour[next as usize];
-                if before == NOBODY || counts_owners(next) {
-                    self.reached(next, colour, block);
+                if let Some(next) = self.kept(edge) {
+                    self.reached_lesser(next, colour, block, counts_owners);
                 }
             }
+        }
+    }
+
+    /// Like [`Self::reached`], with the rule for stacks.
+    fn reached_lesser(
+        &mut self,
+        block: u32,
+        colour: u32,
+        parent: u32,
+        counts_owners: impl Fn(u32) -> bool,
+    ) {
+        match self.colour(block) {
+            NOBODY => self.take(block, colour, parent),
+            SHARED => {}
+            other if other == colour => {}
+            _ if counts_owners(block) => self.share(block),
+            _ => {}
         }
     }
 
@@ -270,19 +304,23 @@ impl Painter<'_> {
                 self.lend(edge, number as u32 + 1, NONE);
             }
         }
+        // What had a holder before has followed all pointers but those into the middle.
+        let before = self.followed;
         let mut at = 0;
-        while let Some(&block) = self.reach.order.get(at) {
-            at += 1;
-            let colour = self.reach.colour[block as usize];
+        while let Some(&block) = self.order.get(at) {
+            let colour = self.colour(block);
             for &edge in scan.edges(block) {
-                self.lend(edge, colour, block);
+                if at >= before || edge & INTERIOR != 0 {
+                    self.lend(edge, colour, block);
+                }
             }
+            at += 1;
         }
     }
 
     fn lend(&mut self, edge: u32, colour: u32, parent: u32) {
         let block = edge & !INTERIOR;
-        if self.reach.colour[block as usize] == NOBODY {
+        if self.colour(block) == NOBODY {
             self.take(block, colour, parent);
         }
     }

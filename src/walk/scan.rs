@@ -9,6 +9,7 @@
 use super::heap::Block;
 use super::image::Memory;
 use super::index::{BlockIndex, Hit};
+use crate::sys::mem;
 use crate::sys::prefetch::prefetch;
 
 /// Flag of an edge: it leads into the middle of the block.
@@ -87,9 +88,9 @@ impl Scan {
         key: Key,
     ) -> Scan {
         let mut scan = Scan {
-            first: vec![0; blocks.len() + 1],
-            edges: Vec::with_capacity(blocks.len()),
-            digest: Vec::with_capacity(blocks.len()),
+            first: mem::filled(0, blocks.len() + 1),
+            edges: mem::with_capacity(blocks.len()),
+            digest: mem::with_capacity(blocks.len()),
             ..Scan::default()
         };
         let mut candidates = Candidates::default();

@@ -8,6 +8,7 @@
 use super::heap::{Block, Heap};
 use super::reach::{Marks, NOBODY, NONE, Reach};
 use super::shape::mix;
+use crate::sys::mem;
 
 /// No place in the order: leaked.
 const NOWHERE: u32 = u32::MAX;
@@ -38,12 +39,12 @@ impl Tree {
     pub(super) fn new(heap: &Heap, reach: &Reach, cells: &Marks, stacks: &[u64]) -> Tree {
         let blocks = heap.blocks.len();
         let mut tree = Tree {
-            order: vec![NOWHERE; reach.order.len()],
-            at: vec![NOWHERE; blocks],
-            count: vec![0; blocks],
-            bytes: vec![0; blocks],
-            look: vec![0; blocks],
-            parent: vec![NONE; blocks],
+            order: mem::filled(NOWHERE, reach.order.len()),
+            at: mem::filled(NOWHERE, blocks),
+            count: mem::filled(0, blocks),
+            bytes: mem::filled(0, blocks),
+            look: mem::filled(0, blocks),
+            parent: mem::filled(NONE, blocks),
         };
         for &block in reach.order.iter().rev() {
             let at = block as usize;
@@ -72,7 +73,7 @@ impl Tree {
     fn lay_out(&mut self, reach: &Reach) {
         let mut next_tree = 0;
         // Where the next child of a block goes.
-        let mut next: Vec<u32> = vec![0; self.at.len()];
+        let mut next: Vec<u32> = mem::filled(0, self.at.len());
         for &block in &reach.order {
             let at = block as usize;
             let place = match self.parent[at] {

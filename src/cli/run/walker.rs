@@ -136,7 +136,10 @@ impl Walker {
         let copied = Arc::new(AtomicBool::new(false));
         let job = Job {
             recorded: self.recorded.clone(),
-            options: self.options.clone(),
+            options: walk::Options {
+                expected_bytes: self.live_bytes(),
+                ..self.options.clone()
+            },
             reason,
             knowledge: self.knowledge.clone(),
             results: self.results.clone(),
