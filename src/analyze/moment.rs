@@ -22,6 +22,8 @@ pub struct Moment {
     /// Number of the walk, from 1; null for the end of the run.
     pub walk: Option<usize>,
     pub live_bytes: u64,
+    /// A walk, and it saw at least half of what was live at the peak.
+    pub saw_most: bool,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -69,6 +71,7 @@ pub fn describe(profile: &Profile, walk: Option<&Walk>) -> Moment {
             at_s: profile.program.duration_s,
             walk: None,
             live_bytes: profile.totals.live_bytes,
+            saw_most: false,
         };
     };
     let number = profile
@@ -87,6 +90,7 @@ pub fn describe(profile: &Profile, walk: Option<&Walk>) -> Moment {
         at_s: walk.at_s,
         walk: Some(number),
         live_bytes: walk.live_bytes,
+        saw_most: walk.live_bytes >= profile.totals.peak_live_bytes / 2,
     }
 }
 

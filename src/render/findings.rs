@@ -24,7 +24,8 @@ pub fn render(report: &Report, profile: &str) -> String {
         // Without thresholds nobody has judged, and silence is not praise.
         return match report.thresholds.is_empty() {
             true => out,
-            false => out + &nothing(report),
+            false if report.moment.saw_most => out + &nothing(report),
+            false => out + &not_judged(report),
         };
     }
     let about = format!("FINDINGS at {}", report.moment.text);
@@ -46,6 +47,19 @@ fn one(out: &mut String, number: usize, finding: &Finding, profile: &str) {
     let _ = writeln!(out, "   {}", wrap(&clean(&finding.advice), WIDTH - 3, 3));
     let command = format!("taskheap report {profile} {}", finding.kind.evidence());
     let _ = writeln!(out, "   {}", styled(COMMAND, &command));
+}
+
+/// A look that came too early finds nothing, which says nothing.
+fn not_judged(report: &Report) -> String {
+    let seen = match report.moment.walk {
+        Some(_) => format!("{} saw too little", report.moment.text),
+        None => "no look came near the end".to_owned(),
+    };
+    let text = format!(
+        "Not judged: {seen}. Let the program stay at its peak for longer, or have it looked at \
+         when it crosses a size: taskheap run --memory-limit SIZE."
+    );
+    format!("{}\n", wrap(&text, WIDTH, 0))
 }
 
 fn nothing(report: &Report) -> String {

@@ -88,7 +88,7 @@ fn warnings(report: &Report) -> String {
     let mut lines: Vec<String> = report.program.warnings.clone();
     lines.extend(limits(&report.recording));
     let (seen, peak) = (report.moment.live_bytes, report.totals.peak_live_bytes);
-    if report.moment.walk.is_some() && seen < peak / 2 {
+    if report.moment.walk.is_some() && !report.moment.saw_most {
         lines.push(format!(
             "the fullest look at the heap saw {} of the peak's bytes: who is alive and what is \
              held is told of that moment, {}",
