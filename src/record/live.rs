@@ -212,6 +212,9 @@ fn found(block: &LiveBlock) -> Found {
 /// Takes a block out. `None` if it is not there: it was allocated before the recording.
 #[inline(always)]
 pub fn remove(who: i32, key: Key, address: usize) -> Option<Found> {
+    // The lock holds back later reads: without this the slot's line would be waited for after the
+    // lock's, not with it.
+    prefetch(key);
     let page = locked(key.hash, who)?;
     let (slot, there) = place_of(page, key, address);
     if !there {
