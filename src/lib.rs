@@ -26,3 +26,7 @@ pub mod wire;
 
 #[cfg(taskheap_preload)]
 pub mod preload;
+
+pub use hook::Alloc;
+#[cfg(target_os = "linux")]
+pub use hook::{Recorder, StartError};

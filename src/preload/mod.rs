@@ -24,6 +24,10 @@ use crate::wire::SESSION_VARIABLE;
 /// 0: not tried, 1: being tried, 2: done.
 static STARTED: AtomicU32 = AtomicU32::new(0);
 
+/// Tells `taskheap::Recorder` in the program that it is recorded already.
+#[unsafe(no_mangle)]
+pub extern "C" fn taskheap_is_preloaded() {}
+
 #[used]
 #[unsafe(link_section = ".init_array")]
 static AT_START: extern "C" fn() = at_start;

@@ -14,6 +14,8 @@ use super::Profile;
 use super::format::{
     Encoding, FileHeader, HEADER_BYTES, MAGIC, MAJOR, MINOR, Major, Minor, crc32, most_plain_bytes,
 };
+#[cfg(target_os = "linux")]
+use super::recording;
 use super::weigh::{most_memory, weigh};
 
 /// Why a file is not a profile that can be read.
@@ -52,6 +54,15 @@ pub fn read(path: &Path) -> Result<Profile, ReadError> {
     let about = file.metadata().map_err(|error| open_error(path, error))?;
     if about.is_dir() {
         return Err(open_error(path, io::ErrorKind::IsADirectory.into()));
+    }
+    #[cfg(target_os = "linux")]
+    if about.is_file() {
+        let mut start = [0; 8];
+        let whole = io::Read::read_exact(&mut &file, &mut start).is_ok();
+        if whole && recording::is_recording(&start) {
+            return recording::profile_of_file(path);
+        }
+        io::Seek::rewind(&mut &file).map_err(|error| open_error(path, error))?;
     }
     read_from(file, path)
 }

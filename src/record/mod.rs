@@ -18,6 +18,7 @@ mod arena;
 mod cells;
 mod contexts;
 mod counters;
+mod dump;
 mod intern;
 mod live;
 mod lock;
@@ -32,9 +33,12 @@ mod thread;
 mod unwind;
 
 use crate::wire::{Allocator, ExtentMap};
+pub use dump::{About, dump};
 use live::Found;
 pub use maps::{mapped, unmapped};
 pub use start::{Setup, header, is_active, start_in_session, start_local, stop};
+#[cfg(feature = "tokio")]
+pub use tasks::read_task_ids_by;
 use thread::{Last, Thread};
 pub use thread::{Muted, mute, name_changed, unmute};
 

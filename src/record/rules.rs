@@ -19,7 +19,7 @@ use framehop::{
 
 use super::lock::Lock;
 use super::modules::{self, Loaded};
-use super::{arena, intern};
+use super::{arena, intern, thread};
 
 /// One word: two bits of kind, then the distance of the CFA and of the saved frame pointer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -202,8 +202,10 @@ fn put(table: &Table, address: u64, rule: Rule) {
 /// Modules have gone: nothing that was learned of their addresses holds.
 pub fn forget() {
     let _held = ASKING.hold();
+    let muted = thread::mute();
     // SAFETY: `ASKING` is held.
     unsafe { *FRAMEHOP.0.get() = None };
+    thread::unmute(muted);
     TABLE.store(std::ptr::null_mut(), Release);
     drop(_held);
     intern::forget();
@@ -232,12 +234,15 @@ pub fn add_module(module: &Loaded) {
         ..Default::default()
     };
     let range = module.low..module.high;
+    // In the library framehop's lists come from the allocator that is being recorded.
+    let muted = thread::mute();
     let module = Module::new(String::new(), range, module.low, sections);
     let _held = ASKING.hold();
     // SAFETY: `ASKING` is held.
     let framehop = unsafe { &mut *FRAMEHOP.0.get() };
     let (unwinder, _) = framehop.get_or_insert_with(|| (Unwinder::new(), Cache::new_in()));
     unwinder.add_module(module);
+    thread::unmute(muted);
 }
 
 /// Asks framehop about a made-up frame, twice with different markers. With `ASKING` held.

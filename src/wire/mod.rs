@@ -16,6 +16,7 @@
 //! No I/O here, and no code that only one side needs.
 
 mod column;
+mod dump;
 mod header;
 mod live;
 mod patch;
@@ -24,6 +25,7 @@ mod rows;
 mod session;
 
 pub use column::{COLUMN_CHUNKS, Column, chunk_items, locate};
+pub use dump::{DUMP_MAGIC, DumpHeader, DumpPart};
 pub use header::{
     Config, ContextSlot, EXTENTS, Extent, Header, INIT_RANGES_NONE, InitKind, InitRange, MAGIC,
     ROWS_BASE, State, Sums, TaskIdSlot, VERSION,

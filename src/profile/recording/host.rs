@@ -29,6 +29,8 @@ pub struct Recorded {
     /// Filled in order; never taken back.
     extents: [OnceLock<Attached>; EXTENTS],
     started: Instant,
+    /// What the extents are in, if they are not segments.
+    _map: Option<memmap2::MmapMut>,
 }
 
 #[derive(Clone, Copy)]
@@ -182,9 +184,28 @@ impl Recorded {
             bytes: extent_bytes(0),
         };
         let _ = extents[0].set(first);
-        let recorded = Recorded { extents, started };
+        let recorded = Recorded {
+            extents,
+            started,
+            _map: None,
+        };
         recorded.extend()?;
         Ok((recorded, id))
+    }
+
+    /// A recording in a file: offset and size of its extents, which lie within the map, the first
+    /// with room for a header.
+    pub(super) fn from_map(mut map: memmap2::MmapMut, parts: &[(usize, usize)]) -> Recorded {
+        let extents = [const { OnceLock::new() }; EXTENTS];
+        for (extent, &(offset, bytes)) in extents.iter().zip(parts) {
+            let base = map[offset..offset + bytes].as_mut_ptr();
+            let _ = extent.set(Attached { base, bytes });
+        }
+        Recorded {
+            extents,
+            started: Instant::now(),
+            _map: Some(map),
+        }
     }
 
     pub fn header(&self) -> &Header {

@@ -2,12 +2,14 @@
 //! reads the tables, and makes a profile of them when the run has ended.
 
 mod collect;
+mod file;
 mod frames;
 mod host;
 mod rows;
 mod tables;
 
 pub use collect::{Ending, Facts, collect, path_of};
+pub use file::{is_recording, profile_of_file};
 pub use frames::{Namer, Names};
 pub use host::{Configuration, Host, Recorded};
 pub use tables::{CounterSums, LiveTable, ModuleCopy, OwnerCopy, RowCopy, Tables, ThreadCopy};

@@ -1,0 +1,108 @@
+//! The program's own global allocator, wrapped.
+//!
+//! The wrapper must cost nothing while nobody records, and must not count what the preload
+//! library counts already. So it asks one word, which only a recording in this process itself
+//! sets: under `taskheap run` the inner allocator is recorded, whatever it is that it calls, and
+//! the wrapper stays a branch.
+
+use std::alloc::{GlobalAlloc, Layout};
+
+#[cfg(target_os = "linux")]
+use super::recorder;
+
+/// A global allocator that a recording can listen to.
+///
+/// ```
+/// use std::alloc::System;
+///
+/// #[global_allocator]
+/// static ALLOC: taskheap::Alloc<System> = taskheap::Alloc::new(System);
+/// # fn main() {}
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Alloc<A> {
+    inner: A,
+}
+
+impl<A> Alloc<A> {
+    /// Wraps an allocator: `System`, `tikv_jemallocator::Jemalloc`, `mimalloc::MiMalloc`, any.
+    pub const fn new(inner: A) -> Alloc<A> {
+        Alloc { inner }
+    }
+
+    /// The wrapped allocator.
+    pub const fn inner(&self) -> &A {
+        &self.inner
+    }
+}
+
+#[cfg(target_os = "linux")]
+// SAFETY: every call is handed on to `A` with its arguments, and `A`'s answer is handed back; the
+// recorder only reads addresses and sizes.
+unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promise is that of this function.
+        let block = unsafe { self.inner.alloc(layout) };
+        if recorder::is_on() {
+            recorder::allocated(block, layout.size(), layout.align());
+        }
+        block
+    }
+
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as above.
+        let block = unsafe { self.inner.alloc_zeroed(layout) };
+        if recorder::is_on() {
+            recorder::allocated(block, layout.size(), layout.align());
+        }
+        block
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        if recorder::is_on() {
+            recorder::freed(block);
+        }
+        // SAFETY: as above.
+        unsafe { self.inner.dealloc(block, layout) }
+    }
+
+    #[inline]
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        if !recorder::is_on() {
+            // SAFETY: as above.
+            return unsafe { self.inner.realloc(block, layout, size) };
+        }
+        let taken = recorder::take(block);
+        // SAFETY: as above.
+        let moved = unsafe { self.inner.realloc(block, layout, size) };
+        recorder::reallocated(taken, moved, size);
+        moved
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+// SAFETY: every call is handed on to `A` with its arguments, and `A`'s answer is handed back.
+unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promise is that of this function.
+        unsafe { self.inner.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as above.
+        unsafe { self.inner.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { self.inner.dealloc(block, layout) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: as above.
+        unsafe { self.inner.realloc(block, layout, size) }
+    }
+}
