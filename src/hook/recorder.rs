@@ -216,28 +216,28 @@ impl Recorder {
 
     /// Ends the recording and writes it. `None` if somebody else records.
     pub fn finish(mut self) -> io::Result<Option<PathBuf>> {
-        self.end()
-    }
-
-    fn end(&mut self) -> io::Result<Option<PathBuf>> {
-        let Some(path) = self.output.take() else {
-            return Ok(None);
-        };
-        set_clock();
-        ON.store(false, Relaxed);
-        record::stop();
-        write(&path)?;
-        Ok(Some(path))
+        match self.output.take() {
+            Some(path) => end(&path).map(|()| Some(path)),
+            None => Ok(None),
+        }
     }
 }
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        let path = self.output.clone();
-        if let (Err(error), Some(path)) = (self.end(), path) {
+        if let Some(path) = self.output.take()
+            && let Err(error) = end(&path)
+        {
             eprintln!("taskheap: {} can't be written: {error}", path.display());
         }
     }
+}
+
+fn end(path: &Path) -> io::Result<()> {
+    set_clock();
+    ON.store(false, Relaxed);
+    record::stop();
+    write(path)
 }
 
 /// Has `taskheap run` put its library into this process?

@@ -41,6 +41,11 @@ impl Source {
     }
 }
 
+/// `taskheap::Alloc` stands between the program and its allocator, as std's wrappers do.
+fn is_wrapper(name: &str) -> bool {
+    name.contains("taskheap::hook::")
+}
+
 /// Is this a crate of std's or tokio, whoever's program it is?
 pub(super) fn is_known(crate_name: &str) -> bool {
     Source::of_crate(crate_name).origin != Origin::Library
@@ -132,6 +137,9 @@ pub(super) struct Crates {
 impl Crates {
     /// By name, and where that leaves it open, by the path of the line.
     pub fn by_name_and_path(&self, name: &str, path: &str) -> Source {
+        if is_wrapper(name) {
+            return Source::new(Origin::Std, "taskheap");
+        }
         let Some(named) = self.of(name) else {
             return by_path(path).unwrap_or_else(|| Source::new(Origin::Own, ""));
         };
@@ -147,6 +155,7 @@ impl Crates {
     /// By the demangled name (common form, types kept), where there is no source path.
     pub fn by_name(&self, name: &str, language: Language, file_name: &str) -> Source {
         match language {
+            Language::Rust if is_wrapper(name) => Source::new(Origin::Std, "taskheap"),
             Language::Rust => self
                 .of(name)
                 .unwrap_or_else(|| Source::new(Origin::Std, "")),
