@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::cells;
 use super::census::{self, LocalValues, Sums};
-use super::copies::{self, Finder};
+use super::copies::Finder;
 use super::equal::Comparer;
 use super::heap::{Heap, Roots, ThreadInfo};
 use super::hidden::{Hidden, Search};
@@ -17,7 +17,8 @@ use super::regions::Region;
 use super::roots::{Collector, Holder};
 use super::scan::{Key, Scan};
 use super::shape::{self, Makers};
-use super::tree::{self, Tree};
+use super::tree::Tree;
+use super::verdict;
 use super::{account, gone, held, leaks, oversized};
 use crate::profile;
 use crate::sys::maps;
@@ -65,7 +66,6 @@ pub fn analyze(image: &Image, heap: &mut Heap, roots: &Roots) -> profile::Walk {
         scan: &scan,
         index: &index,
         memory: image,
-        stacks: &stacks,
     };
     compare_thread_locals(&mut thread_locals, &reach, &comparer);
     let (thread_locals, local_values): (Vec<_>, Vec<_>) = thread_locals.into_iter().unzip();
@@ -73,7 +73,6 @@ pub fn analyze(image: &Image, heap: &mut Heap, roots: &Roots) -> profile::Walk {
         census::statics(&names, &sums, &makers).into_iter().unzip();
     let cell_marks = Marks::of(heap.blocks.len(), &cell_blocks);
     let tree = Tree::new(heap, &reach, &cell_marks, &stacks);
-    let groups = tree::repeated(&tree, &reach, &cell_marks);
     let finder = Finder {
         names: &names,
         reach: &reach,
@@ -98,7 +97,7 @@ pub fn analyze(image: &Image, heap: &mut Heap, roots: &Roots) -> profile::Walk {
         held: held::find(&names, &reach, &local_values, &slots),
         thread_locals,
         statics,
-        copies: finder.find(&groups),
+        copies: finder.find(&cell_marks),
         leaks: leaks::find(heap, &scan, &reach, |lost| {
             search(image, heap, &reach, lost)
         }),
@@ -184,7 +183,7 @@ fn compare_thread_locals<M: Memory>(
         let take = |holder: &u32| blocks.remove(&(holder + 1));
         let lists: Option<Vec<Vec<u32>>> = values.holders.iter().map(take).collect();
         if let Some((identical, share)) =
-            lists.and_then(|lists| copies::equal_values(comparer, &lists))
+            lists.and_then(|lists| verdict::equal_values(comparer, &lists))
         {
             row.identical = Some(identical);
             row.equal_share = share;

@@ -167,3 +167,57 @@ fn a_shared_tree_is_no_copy() {
     }
     assert!(world.copies().is_empty());
 }
+
+#[test]
+fn caches_that_have_grown_apart_a_little_are_one_family() {
+    let mut world = World::new();
+    let way = contexts(&mut world, 0);
+    let node = world.node(0, false);
+    let (of_pool, of_extra) = (world.context(node), world.context(node));
+    for n in 0..40u64 {
+        let cache = rules(&mut world, way, 5);
+        let extra = world.block(64 + n / 8 * 32, of_extra, &[n]);
+        let pool = world.block(512, of_pool, &[cache, extra]);
+        world.task(&[0, pool]);
+    }
+    let rows = world.copies();
+    assert_eq!(rows.len(), 1, "{rows:#?}");
+    assert_eq!((rows[0].copies, rows[0].identical), (40, Some(true)));
+}
+
+#[test]
+fn similar_elements_of_one_array_are_no_copies() {
+    let mut world = World::new();
+    let node = world.node(0, false);
+    let (of_text, of_entry) = (world.context(node), world.context(node));
+    let mut entries = Vec::new();
+    for n in 0..100u64 {
+        // Long texts that differ in one word only.
+        let mut text = vec![0x3030_3030_3030_3030; 125];
+        text[124] = n;
+        let text = world.block(1000, of_text, &text);
+        entries.push(world.block(2048, of_entry, &[text, 1, 2, n]));
+    }
+    let all = world.block(800, of_entry, &entries);
+    world.hold(Holder::Static(0), all);
+    assert!(world.copies().is_empty(), "{:#?}", world.copies());
+}
+
+#[test]
+fn a_part_that_was_made_elsewhere_does_not_hide_who_made_most() {
+    let mut world = World::new();
+    let run = world.node(0, true);
+    let (opened, burst) = (world.node(run, false), world.node(run, false));
+    let send = world.node(burst, false);
+    let (of_channel, of_block) = (world.context(opened), world.context(send));
+    for _ in 0..10 {
+        let last = world.block(33_000, of_block, &[1, 2, 3]);
+        let next = world.block(33_000, of_block, &[last, 2, 3]);
+        let first = world.block(33_000, of_channel, &[next, 2, 3]);
+        let channel = world.block(384, of_channel, &[first, last]);
+        world.task(&[0, channel]);
+    }
+    let rows = world.copies();
+    assert_eq!(rows.len(), 1);
+    assert_eq!(rows[0].node, Some(profile::NodeId(send)));
+}

@@ -2,29 +2,29 @@
 //!
 //! Digests say whether blocks are equal, not how far they are apart: spare slots of a hash table
 //! hold garbage, so that clones differ in a few words. Blocks of two structures are paired, first
-//! those with equal digests, then those that look the same in the order in which they are met, and
-//! the latter are compared word by word. Two pointers are equal if they lead to the same place in
-//! blocks of the same look.
+//! those with equal digests, then those of one size in the order in which they are met, and the
+//! latter are compared word by word. Two pointers are equal if they lead to the same place in
+//! blocks of one size.
 
 use super::heap::Heap;
 use super::image::Memory;
-use super::index::{BlockIndex, Hit};
+use super::index::BlockIndex;
 use super::scan::Scan;
 use super::shape::mix;
-use super::tree::class;
 
 pub(super) struct Comparer<'a, M> {
     pub(super) heap: &'a Heap,
     pub(super) scan: &'a Scan,
     pub(super) index: &'a BlockIndex<'a>,
     pub(super) memory: &'a M,
-    pub(super) stacks: &'a [u64],
 }
 
 /// How much of two structures is equal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Equal {
     pub(super) bytes: u64,
+    /// Of those, in blocks that are equal as a whole.
+    pub(super) whole: u64,
     /// Of the words that are not zero in both: bytes, and those that are equal.
     pub(super) used: u64,
     pub(super) used_equal: u64,
@@ -33,6 +33,7 @@ pub(super) struct Equal {
 impl std::ops::AddAssign for Equal {
     fn add_assign(&mut self, other: Equal) {
         self.bytes += other.bytes;
+        self.whole += other.whole;
         self.used += other.used;
         self.used_equal += other.used_equal;
     }
@@ -46,7 +47,7 @@ pub(super) struct Sorted {
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Member {
-    class: u64,
+    size: u64,
     digest: u64,
     /// Place in the structure.
     at: u32,
@@ -54,28 +55,28 @@ struct Member {
 }
 
 impl<M: Memory> Comparer<'_, M> {
-    fn class(&self, block: u32) -> u64 {
-        class(self.heap, self.stacks, &self.heap.blocks[block as usize])
+    fn size(&self, block: u32) -> u64 {
+        self.heap.blocks[block as usize].size
     }
 
     /// The same for structures with the same contents.
     pub(super) fn digest(&self, blocks: &[u32]) -> u64 {
         blocks.iter().fold(0, |sum, &block| {
             let digest = self.scan.digest[block as usize];
-            sum.wrapping_add(mix(self.class(block), digest))
+            sum.wrapping_add(mix(self.size(block), digest))
         })
     }
 
     pub(super) fn sorted(&self, blocks: &[u32]) -> Sorted {
         let member = |(at, &block): (u32, &u32)| Member {
-            class: self.class(block),
+            size: self.size(block),
             digest: self.scan.digest[block as usize],
             at,
             block,
         };
         let mut members: Vec<Member> = (0u32..).zip(blocks).map(member).collect();
         members.sort_unstable();
-        let size = |block: &u32| self.heap.blocks[*block as usize].size;
+        let size = |block: &u32| self.size(*block);
         Sorted {
             blocks: members,
             bytes: blocks.iter().map(size).sum(),
@@ -89,9 +90,9 @@ impl<M: Memory> Comparer<'_, M> {
         let (mut i, mut j) = (0, 0);
         while i < a.blocks.len() && j < b.blocks.len() {
             let (x, y) = (a.blocks[i], b.blocks[j]);
-            match (x.class, x.digest).cmp(&(y.class, y.digest)) {
+            match (x.size, x.digest).cmp(&(y.size, y.digest)) {
                 std::cmp::Ordering::Equal => {
-                    whole += self.heap.blocks[x.block as usize].size;
+                    whole += x.size;
                     i += 1;
                     j += 1;
                 }
@@ -110,6 +111,7 @@ impl<M: Memory> Comparer<'_, M> {
         let mut equal = self.equal_in_pairs(left, right);
         equal += Equal {
             bytes: whole,
+            whole,
             used: whole,
             used_equal: whole,
         };
@@ -117,16 +119,16 @@ impl<M: Memory> Comparer<'_, M> {
     }
 
     fn equal_in_pairs(&self, mut left: Vec<Member>, mut right: Vec<Member>) -> Equal {
-        let order = |member: &Member| (member.class, member.at);
+        let order = |member: &Member| (member.size, member.at);
         left.sort_unstable_by_key(order);
         right.sort_unstable_by_key(order);
         let mut equal = Equal::default();
         let mut j = 0;
         for x in left {
-            while j < right.len() && right[j].class < x.class {
+            while j < right.len() && right[j].size < x.size {
                 j += 1;
             }
-            if j < right.len() && right[j].class == x.class {
+            if j < right.len() && right[j].size == x.size {
                 equal += self.equal_words(x.block, right[j].block);
                 j += 1;
             }
@@ -155,6 +157,7 @@ impl<M: Memory> Comparer<'_, M> {
             }
             equal += Equal {
                 bytes: (same * 8).min(len),
+                whole: 0,
                 used: used * 8,
                 used_equal: used_same * 8,
             };
@@ -176,12 +179,8 @@ impl<M: Memory> Comparer<'_, M> {
 
     fn both_point(&self, x: u64, y: u64) -> bool {
         match (self.index.find(x), self.index.find(y)) {
-            (Some(x), Some(y)) => x.offset == y.offset && self.look_the_same(x, y),
+            (Some(x), Some(y)) => x.offset == y.offset && self.size(x.block) == self.size(y.block),
             _ => false,
         }
-    }
-
-    fn look_the_same(&self, x: Hit, y: Hit) -> bool {
-        x.block == y.block || self.class(x.block) == self.class(y.block)
     }
 }

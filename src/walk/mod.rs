@@ -36,6 +36,8 @@ mod scan;
 mod shape;
 mod stop;
 mod tree;
+mod verdict;
+mod whose;
 #[cfg(test)]
 mod worlds;
 

@@ -32,6 +32,25 @@ pub(super) fn comparable(heap: &Heap) -> Vec<u64> {
     stacks
 }
 
+/// Of each node: a number for its innermost frames. Coarser than [`comparable`]: it compares what
+/// different callers made.
+pub(super) fn innermost(heap: &Heap) -> Vec<u64> {
+    const FRAMES: usize = 3;
+    let nodes = &heap.nodes;
+    let stack = |node: usize| {
+        let (mut at, mut number) = (node, 0);
+        for _ in 0..FRAMES {
+            if at == 0 || nodes.machinery.get(at) == Some(&true) {
+                break;
+            }
+            number = mix(number, nodes.address.get(at).copied().unwrap_or(0));
+            at = nodes.parent[at] as usize;
+        }
+        number
+    };
+    (0..nodes.parent.len()).map(stack).collect()
+}
+
 /// Order matters: `mix(mix(s, a), b)` and `mix(mix(s, b), a)` differ.
 pub(super) fn mix(state: u64, value: u64) -> u64 {
     let product =
@@ -43,31 +62,54 @@ pub(super) fn mix(state: u64, value: u64) -> u64 {
 const MOST: f64 = 0.95;
 
 /// The calling frame under which nearly all of these bytes were made: `bytes` per node. Where
-/// that is machinery, which tells nothing, the branch below it that made most.
+/// that is machinery, which tells nothing, the same for the branch below it that made most.
 pub(super) fn common_node(heap: &Heap, bytes: &HashMap<u32, u64>) -> Option<NodeId> {
+    let tells_nothing =
+        |node: u32| node == 0 || heap.nodes.machinery.get(node as usize) == Some(&true);
+    let mut part: BTreeMap<u32, u64> = bytes.iter().map(|(n, b)| (*n, *b)).collect();
+    loop {
+        let (common, heaviest) = common_of(heap, &part)?;
+        if !tells_nothing(common) {
+            return Some(NodeId(common));
+        }
+        // Parts made in the machinery itself belong to no branch.
+        let branch = heaviest?;
+        part.retain(|node, _| is_below(heap, *node, branch));
+    }
+}
+
+/// The deepest node below which most of the bytes were made, and its child that made most.
+fn common_of(heap: &Heap, bytes: &BTreeMap<u32, u64>) -> Option<(u32, Option<u32>)> {
     let total: u64 = bytes.values().sum();
     let parent = |node: u32| heap.nodes.parent.get(node as usize).copied().unwrap_or(0);
     // A child has a larger number than its parent: from the largest down, each node's sum is
     // whole when it is met.
+    let mut below = bytes.clone();
     let mut heaviest: HashMap<u32, (u64, u32)> = HashMap::new();
-    let mut below: BTreeMap<u32, u64> = bytes.iter().map(|(n, b)| (*n, *b)).collect();
-    let mut common = 0;
     while let Some((node, sum)) = below.pop_last() {
         if node == 0 || total > 0 && sum as f64 >= total as f64 * MOST {
-            common = node;
-            break;
+            return Some((node, heaviest.get(&node).map(|(_, child)| *child)));
         }
         let up = parent(node).min(node - 1);
         let child = heaviest.entry(up).or_default();
         *child = (*child).max((sum, node));
         *below.entry(up).or_default() += sum;
     }
-    let tells_nothing =
-        |node: u32| node == 0 || heap.nodes.machinery.get(node as usize) == Some(&true);
-    while tells_nothing(common) {
-        common = heaviest.get(&common)?.1;
+    None
+}
+
+fn is_below(heap: &Heap, node: u32, above: u32) -> bool {
+    let mut at = node;
+    while at > above {
+        at = heap
+            .nodes
+            .parent
+            .get(at as usize)
+            .copied()
+            .unwrap_or(0)
+            .min(at - 1);
     }
-    Some(NodeId(common))
+    at == above
 }
 
 /// Who made what each holder keeps.

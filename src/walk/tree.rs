@@ -94,6 +94,11 @@ impl Tree {
         }
     }
 
+    /// Begins a tree: a root, a task's cell or something of another holder points to it.
+    pub(super) fn is_top(&self, block: u32) -> bool {
+        self.parent[block as usize] == NONE
+    }
+
     /// The block and everything that hangs on it.
     pub(super) fn below(&self, block: u32) -> &[u32] {
         let at = self.at[block as usize];
@@ -118,8 +123,8 @@ impl Tree {
 }
 
 /// Structures that exist more than once, as large as possible: their topmost blocks, those that
-/// look the same next to each other.
-pub(super) fn repeated(tree: &Tree, reach: &Reach, cells: &Marks) -> Vec<Vec<u32>> {
+/// look the same next to each other. What hangs on `known` is left out.
+pub(super) fn repeated(tree: &Tree, reach: &Reach, cells: &Marks, known: &Marks) -> Vec<Vec<u32>> {
     let mut seen = Seen::new(reach.order.len());
     for &block in &reach.order {
         if !cells.has(block) {
@@ -129,7 +134,7 @@ pub(super) fn repeated(tree: &Tree, reach: &Reach, cells: &Marks) -> Vec<Vec<u32
     let mut single: std::collections::HashSet<u64> = std::collections::HashSet::new();
     // A look that is taken for repeated by chance hides what is below it: then look again.
     for _ in 0..4 {
-        let mut candidates = topmost(tree, reach, cells, |look| {
+        let mut candidates = topmost(tree, reach, cells, known, |look| {
             seen.is_repeated(look) && !single.contains(&look)
         });
         // Members of a group in the order of their addresses.
@@ -146,7 +151,7 @@ pub(super) fn repeated(tree: &Tree, reach: &Reach, cells: &Marks) -> Vec<Vec<u32
             return groups.map(<[u32]>::to_vec).collect();
         }
     }
-    let mut candidates = topmost(tree, reach, cells, |look| {
+    let mut candidates = topmost(tree, reach, cells, known, |look| {
         seen.is_repeated(look) && !single.contains(&look)
     });
     candidates.sort_unstable_by_key(|&block| (tree.look(block), block));
@@ -157,13 +162,19 @@ pub(super) fn repeated(tree: &Tree, reach: &Reach, cells: &Marks) -> Vec<Vec<u32
         .collect()
 }
 
-/// Blocks that match and hang on none that does.
-fn topmost(tree: &Tree, reach: &Reach, cells: &Marks, matches: impl Fn(u64) -> bool) -> Vec<u32> {
+/// Blocks that match and hang on none that does or is known.
+fn topmost(
+    tree: &Tree,
+    reach: &Reach,
+    cells: &Marks,
+    known: &Marks,
+    matches: impl Fn(u64) -> bool,
+) -> Vec<u32> {
     let mut covered = Marks::new(reach.colour.len());
     let mut found = Vec::new();
     for &block in &reach.order {
         let parent = tree.parent[block as usize];
-        if parent != NONE && covered.has(parent) {
+        if known.has(block) || parent != NONE && covered.has(parent) {
             covered.set(block);
         } else if !cells.has(block) && matches(tree.look(block)) {
             covered.set(block);

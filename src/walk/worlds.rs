@@ -14,7 +14,7 @@ use super::reach::{self, Marks};
 use super::roots::{Holder, RootSet};
 use super::scan::{Key, Scan};
 use super::shape;
-use super::tree::{self, Tree};
+use super::tree::Tree;
 use crate::profile::WalkCopies;
 
 /// Grows a heap. Blocks lie apart, so that none is taken for another.
@@ -153,15 +153,13 @@ impl World {
             scan: &scan,
             index: &index,
             memory: &self.sketch,
-            stacks: &stacks,
         };
-        let groups = tree::repeated(&tree, &reach, &marks);
         let finder = Finder {
             names: &names,
             reach: &reach,
             tree: &tree,
             comparer: &comparer,
         };
-        finder.find(&groups)
+        finder.find(&marks)
     }
 }
