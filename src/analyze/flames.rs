@@ -5,12 +5,13 @@
 //! what the program asked for (`to_vec`, `String::clone`). Rule: frames of the runtime and of std
 //! are left out, except the first one below the last frame that stays: what the program's code
 //! called. So are the foreign frames (libc's start) above the first that stays. `async fn`s lose
-//! their `{{closure}}`. Nothing is lost in the figures: every byte stands on some stack.
+//! their `{{closure}}`. A structure of which a walk found copies is drawn once, under a frame that
+//! says how many. Nothing is lost in the figures: every byte stands on some stack.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use super::statics;
+use super::{moment, statics};
 use crate::profile::{ContextId, FrameId, NodeId, Origin, OwnerId, OwnerKind, Profile};
 use crate::wire::NodeFlags;
 
@@ -110,6 +111,23 @@ fn leaked(profile: &Profile) -> Vec<u64> {
     values
 }
 
+/// The copies that are worth a frame in a picture: a tenth of the heap. Only of a walk that was
+/// near the peak: a number of another moment would be a wrong one.
+fn copies(profile: &Profile) -> HashMap<NodeId, u64> {
+    let mut copies: HashMap<NodeId, u64> = HashMap::new();
+    let walk = moment::choose(profile).filter(|walk| moment::is_near_peak(profile, walk));
+    if let Some(walk) = walk {
+        let least = walk.live_bytes / 10;
+        for group in walk.copies.iter().filter(|group| group.waste_bytes > least) {
+            if let Some(node) = group.node {
+                let most = copies.entry(node).or_default();
+                *most = group.copies.max(*most);
+            }
+        }
+    }
+    copies
+}
+
 pub fn flames(profile: &Profile, options: &FlameOptions) -> Result<Flames, NoFlames> {
     if options.metric == Metric::Leaked && profile.walks.is_empty() {
         return Err(NoFlames::NoWalk);
@@ -120,6 +138,10 @@ pub fn flames(profile: &Profile, options: &FlameOptions) -> Result<Flames, NoFla
         whole: options.runtime_frames,
         flames: Flames::default(),
         places: HashMap::new(),
+        copies: match options.runtime_frames {
+            true => HashMap::new(),
+            false => copies(profile),
+        },
     };
     for context in profile.context_ids() {
         let value = values[context.index()];
@@ -281,6 +303,8 @@ struct Folder<'p> {
     flames: Flames,
     /// By the root under which the stack is drawn, and its node.
     places: HashMap<(u32, NodeId), Place<'p>>,
+    /// How often what is made under a node exists.
+    copies: HashMap<NodeId, u64>,
 }
 
 /// The last frame that stays, and what it called.
@@ -314,6 +338,9 @@ impl<'p> Folder<'p> {
             for frame in first..first + count {
                 place = self.step(root, place, FrameId(frame));
             }
+            if let Some(copies) = self.copies.get(&node).copied() {
+                place = self.multiplied(place, copies);
+            }
             self.places.insert((root, node), place);
         }
         match place.called {
@@ -342,6 +369,19 @@ impl<'p> Folder<'p> {
             false => self.child(place.kept, &written(name)),
         };
         Place { kept, called: None }
+    }
+
+    /// One structure and its multiple: a frame of its own, so that what else is made by the
+    /// same function stays apart.
+    fn multiplied(&mut self, place: Place<'p>, copies: u64) -> Place<'p> {
+        let kept = match place.called {
+            Some(name) => self.child(place.kept, &written(name)),
+            None => place.kept,
+        };
+        Place {
+            kept: self.flames.child(kept, &format!("[{copies} copies]")),
+            called: None,
+        }
     }
 
     fn child(&mut self, parent: u32, name: &str) -> u32 {

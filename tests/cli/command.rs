@@ -266,6 +266,7 @@ fn every_picture_says_what_it_draws() {
             "from 298 MB to 298 MB",
         ),
         ("--runtime-frames", "every frame shown"),
+        ("--by task", "[60 copies]"),
     ] {
         let svg = folder.shown(&format!("flamegraph walked.taskheap {args} -o -"));
         assert!(svg.contains(expected), "{args}");
