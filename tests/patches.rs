@@ -86,6 +86,9 @@ function!("mi_cfree", "jmp mi_free");
 // Goes back to its second instruction.
 function!("mi_expand", "xor eax, eax", "2: dec rsi", "jne 2b", "ret",);
 
+// Frees what nobody can know.
+function!("mi_heap_destroy", "ret");
+
 // Five stack slots deep, to see that the arguments behind the sixth are not disturbed.
 function!(
     "mi_heap_recalloc_aligned_at",
@@ -106,6 +109,7 @@ unsafe extern "C" {
     fn mi_free(block: usize);
     fn mi_cfree(block: usize);
     fn mi_expand(block: usize, size: usize) -> usize;
+    fn mi_heap_destroy(heap: usize);
     fn mi_heap_recalloc_aligned_at(
         heap: usize,
         block: usize,
@@ -183,7 +187,12 @@ fn patched_functions_do_what_they_did_and_are_heard() {
         .iter()
         .map(|(name, _)| name.as_str())
         .collect();
-    assert_eq!(names, ["mi_expand"], "{:?}", plan.unpatched);
+    assert_eq!(
+        names,
+        ["mi_expand", "mi_heap_destroy"],
+        "{:?}",
+        plan.unpatched
+    );
     assert!(plan.unpatched[0].1.contains("branches back"));
     let count = plan.patches.len() as u32;
     let bias = executable::bias().unwrap();
@@ -219,6 +228,7 @@ fn patched_functions_do_what_they_did_and_are_heard() {
         mi_free(0);
         assert_eq!(events(), [Free(0x1308), Free(0x1200)]);
         assert_eq!(mi_expand(1, 1), 0);
+        mi_heap_destroy(1);
         assert_eq!(
             mi_heap_recalloc_aligned_at(1, 20, 300, 4_000, 50_000, 600_000),
             654_321

@@ -120,6 +120,9 @@ const MIMALLOC: &[Row] = &[
     ("free_aligned", Free, "p"),
 ];
 
+/// Functions that free blocks without naming them.
+pub const NAMELESS: &[&str] = &["mi_heap_destroy"];
+
 /// Names to look for, allocator by allocator: prefix, stems, arguments in front of the stem's own.
 pub fn jemalloc_names() -> impl Iterator<Item = (&'static str, Vec<(String, Entry)>)> {
     JEMALLOC_PREFIXES.iter().map(|&prefix| {

@@ -106,6 +106,11 @@ impl<'data> Image<'data> {
             .map_or(u64::MAX, |next| next.start)
     }
 
+    /// Address and bytes of everything that can be executed.
+    pub fn code(&self) -> &[(u64, &'data [u8])] {
+        &self.code
+    }
+
     /// Code from `start` to at most `end`, less where its section ends.
     pub fn bytes(&self, start: u64, end: u64) -> &'data [u8] {
         bytes_at(&self.code, start, end)

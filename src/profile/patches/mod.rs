@@ -11,6 +11,7 @@ mod entries;
 mod flow;
 mod image;
 mod inner;
+mod outer;
 mod relocate;
 mod rust_alloc;
 
@@ -89,8 +90,19 @@ fn known_entries<'i, 'data>(image: &'i Image<'data>) -> Vec<Vec<Found<'i, 'data>
     for group in &mut groups {
         group.retain(|found| taken.insert(found.function.start, ()).is_none());
     }
-    groups.retain(|group| !group.is_empty());
+    groups.retain(|group| is_whole(group));
     groups
+}
+
+/// One function of a common name does not make an allocator.
+fn is_whole(group: &[Found]) -> bool {
+    let has = |name: &str| group.iter().any(|found| found.name == name);
+    match group.first().map(|found| found.entry.allocator) {
+        None => false,
+        Some(Allocator::Mimalloc) => has("mi_free"),
+        Some(Allocator::OwnMalloc) => ["malloc", "calloc", "realloc", "free"].into_iter().all(has),
+        Some(_) => true,
+    }
 }
 
 fn present<'i, 'data>(
@@ -140,6 +152,14 @@ fn add_group(image: &Image, group: Vec<Found>, plan: &mut Plan) {
     }
     calls.redirect(image, &rows, plan);
     calls.watch_system(image, start, allocator, plan);
+    for name in entries::NAMELESS {
+        let function = image.address_of(name);
+        if function.is_some_and(|svma| outer::is_called(image, svma, &inside)) {
+            let reason = "it frees blocks without naming them, and they stay in the report until \
+                          their memory is used again";
+            plan.unpatched.push(((*name).to_owned(), reason.to_owned()));
+        }
+    }
 }
 
 /// Functions of the allocator: those that are patched, and for mimalloc, which manages its heaps
