@@ -69,7 +69,7 @@ impl Entries {
                 .attr_value(gimli::DW_AT_abstract_origin)
                 .or_else(|| entry.attr_value(gimli::DW_AT_specification))?;
             at = match origin {
-                AttributeValue::UnitRef(offset) => start + offset.0,
+                AttributeValue::UnitRef(offset) => start.checked_add(offset.0)?,
                 AttributeValue::DebugInfoRef(offset) => offset.0,
                 _ => return None,
             };

@@ -172,7 +172,7 @@ fn instances(dwarf: &Dwarf, unit: &Unit, meant: &Meant, ranges: &mut Vec<InitRan
             .iter()
             .find(|attribute| attribute.name() == gimli::DW_AT_abstract_origin)
             .and_then(|attribute| match attribute.value() {
-                AttributeValue::UnitRef(offset) => Some(start + offset.0),
+                AttributeValue::UnitRef(offset) => start.checked_add(offset.0),
                 AttributeValue::DebugInfoRef(DebugInfoOffset(at)) => Some(at),
                 _ => None,
             });

@@ -56,10 +56,10 @@ fn search(dwarf: &Dwarf, unit: &Unit, contexts: &[Context<'_>], found: &mut [Opt
             .and_then(|value| in_unit(unit, value))
             .and_then(|kind| place_of_id(dwarf, unit, kind, 0));
         let field = place.map(|(offset, words)| {
-            let start = context.offset + offset as i64;
+            let start = context.offset.wrapping_add(offset as i64);
             let present = (words == 2).then_some(start);
             Field {
-                id: start + 8 * (words as i64 - 1),
+                id: start.wrapping_add(8 * (words as i64 - 1)),
                 present,
             }
         });
@@ -119,7 +119,7 @@ fn place_of_id(dwarf: &Dwarf, unit: &Unit, kind: UnitOffset, depth: usize) -> Op
     }
     inner.into_iter().find_map(|(offset, kind)| {
         let (inner, words) = place_of_id(dwarf, unit, kind, depth + 1)?;
-        Some((offset + inner, words))
+        Some((offset.checked_add(inner)?, words))
     })
 }
 

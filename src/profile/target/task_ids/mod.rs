@@ -69,8 +69,8 @@ struct Context<'a> {
 impl Context<'_> {
     /// Is an aligned word at this offset from the thread pointer within the struct?
     fn holds_word(&self, offset: i64) -> bool {
-        let at = offset - self.offset;
-        at >= 0 && at % 8 == 0 && at as u64 + 8 <= self.size
+        let at = offset.wrapping_sub(self.offset);
+        at >= 0 && at % 8 == 0 && (at as u64).saturating_add(8) <= self.size
     }
 }
 
