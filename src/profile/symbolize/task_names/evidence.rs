@@ -24,8 +24,6 @@ const MOST_FUNCTIONS: usize = 200;
 /// Ascending by how directly it names the type.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Kind {
-    /// A value that is dropped with the task: the future, or something in it.
-    Part,
     /// A function that the poll function calls: the future's body, or something that it calls.
     Body,
     /// The glue that drops the future or its output.
@@ -274,9 +272,8 @@ fn of_dropped(dropped: &str) -> (Option<(Kind, String)>, bool) {
             _ => break,
         }
     }
-    let glue = dropped.starts_with("tokio::runtime::task::") || dropped.starts_with("core::");
-    let says = (!glue).then(|| (Kind::Part, dropped.to_owned()));
-    (says, false)
+    // Something in the future, or its output: it names neither.
+    (None, false)
 }
 
 #[cfg(test)]
@@ -300,10 +297,7 @@ mod tests {
         let trailer = "core::ptr::drop_in_place<tokio::runtime::task::core::Trailer>";
         assert_eq!(says(trailer), None);
         let part = "core::ptr::drop_in_place<a::f::{{closure}}>";
-        assert_eq!(
-            says(part),
-            Some((Kind::Part, "a::f::{{closure}}".to_owned()))
-        );
+        assert_eq!(says(part), None);
     }
 
     #[test]

@@ -254,7 +254,8 @@ impl<'a> Judge<'a> {
             .filter(|verdict| verdict.certainty == Certainty::Certain)
             .flat_map(|verdict| &verdict.types)
             .collect();
-        let most_telling = self.evidence[at].iter().map(|piece| piece.kind).max()?;
+        let kinds = self.evidence[at].iter().map(|piece| piece.kind);
+        let most_telling = kinds.filter(|kind| *kind > Kind::Body).max()?;
         let pieces = self.evidence[at].iter();
         let pieces: Vec<&Evidence> = pieces.filter(|piece| piece.kind == most_telling).collect();
         let mut types: Vec<String> = pieces.iter().flat_map(|p| p.types.clone()).collect();
