@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::profile::Memory;
+use crate::profile::{AllocatorMemory, Memory};
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct MemoryRow {
@@ -20,6 +20,8 @@ pub struct MemoryRow {
     pub other_mappings_bytes: Option<u64>,
     pub profiler_bytes: Option<u64>,
     pub unexplained_bytes: Option<i64>,
+    /// Allocators that are linked into the program.
+    pub allocators: Vec<AllocatorMemory>,
 }
 
 pub fn row(memory: Option<&Memory>) -> MemoryRow {
@@ -39,5 +41,6 @@ pub fn row(memory: Option<&Memory>) -> MemoryRow {
         other_mappings_bytes: Some(memory.other_mappings_bytes),
         profiler_bytes: Some(memory.profiler_bytes),
         unexplained_bytes: Some(memory.unexplained_bytes),
+        allocators: memory.allocators.clone(),
     }
 }

@@ -260,6 +260,19 @@ fn show_walked(report: &Report, tables: &Tables, options: &Options, moment: &str
     show(tables.memory, "MEMORY", known, &note, &|| {
         tables::memory(memory, options)
     });
+    let told = memory.allocators.iter().find_map(|row| row.told_at_s);
+    let note = match told {
+        Some(at) => format!(
+            "with blocks, dirty (free, kept), muzzy (free, the system may take it), thread caches \
+             and its own: as the allocator said at {at:.1} s"
+        ),
+        None => "as seen from outside; it was not asked".to_owned(),
+    };
+    let rows = memory.allocators.len();
+    let shown = tables.memory && rows > 0;
+    show(shown, "LINKED ALLOCATORS", rows, &note, &|| {
+        tables::allocators(memory, options)
+    });
     let stacks = report.stacks.tasks.len() + report.stacks.threads.len();
     let note = format!("{moment}; a task's bytes are its cell: future and header");
     show(tables.stacks, "STACKS", stacks, &note, &|| {

@@ -366,3 +366,33 @@ pub fn stacks(report: &Report, options: &Options) -> String {
     out.push_str(&format!("  on average {}\n", means.join(", ")));
     out
 }
+
+/// What linked allocators have of the system, and what they say it is for. Empty without one.
+pub fn allocators(memory: &MemoryRow, options: &Options) -> String {
+    if memory.allocators.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&[
+        "allocator",
+        ">address space",
+        ">resident",
+        "?>with blocks",
+        "?>dirty",
+        "?>muzzy",
+        "?>thread caches",
+        "?>its own",
+    ]);
+    for row in &memory.allocators {
+        table.row(vec![
+            row.name.clone(),
+            bytes_tight(row.reserved_bytes),
+            bytes_tight(row.resident_bytes),
+            row.active_bytes.map_or_else(String::new, bytes_tight),
+            row.dirty_bytes.map_or_else(String::new, bytes_tight),
+            row.muzzy_bytes.map_or_else(String::new, bytes_tight),
+            row.thread_cache_bytes.map_or_else(String::new, bytes_tight),
+            row.metadata_bytes.map_or_else(String::new, bytes_tight),
+        ]);
+    }
+    table.render(options.width)
+}

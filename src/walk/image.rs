@@ -78,6 +78,14 @@ impl Image {
         self.bytes.len() as u64
     }
 
+    /// Resident bytes of a range that was told to be an allocator's.
+    pub fn resident_in(&self, range: &std::ops::Range<u64>) -> u64 {
+        let first = self.spans.partition_point(|span| span.start < range.start);
+        let spans = self.spans[first..].iter();
+        let inside = spans.take_while(|span| span.end <= range.end);
+        inside.map(|span| span.rss).sum()
+    }
+
     /// Is the page with this address resident? Known for pages that were to be copied.
     pub(super) fn is_resident(&self, address: u64) -> bool {
         self.resident.contains(address)

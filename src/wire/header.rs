@@ -121,8 +121,46 @@ pub struct Header {
     pub late_shard: CounterShard,
     pub live_pages: Column<LivePage, 3>,
     pub large_blocks: Column<LargeBlock, 6>,
+    pub statistics: AllocatorStatistics,
     /// Of allocators whose entry points are patched.
     pub allocator_maps: Column<AllocatorMap, 4>,
+}
+
+/// What an allocator says of itself, when the command asks.
+#[repr(C)]
+pub struct AllocatorStatistics {
+    /// Raised by the command for each question.
+    pub wanted: AtomicU32,
+    /// The question that a thread has taken on, and the one that is answered.
+    pub claimed: AtomicU32,
+    pub given: AtomicU32,
+    /// `now_ms` of the answer.
+    pub at_ms: AtomicU32,
+    /// By [`Statistic`], in bytes; `u64::MAX` for what the allocator doesn't know.
+    pub values: [AtomicU64; STATISTICS],
+}
+
+pub const STATISTICS: usize = 8;
+
+/// Figures of jemalloc.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(usize)]
+pub enum Statistic {
+    /// Pages with blocks.
+    Active = 0,
+    /// Free pages that the system has not got back.
+    Dirty = 1,
+    /// Free pages that the system may take.
+    Muzzy = 2,
+    /// Blocks, rounded up.
+    Allocated = 3,
+    Metadata = 4,
+    /// Address space of the above.
+    Mapped = 5,
+    /// Address space without memory.
+    Retained = 6,
+    /// Free blocks that threads keep.
+    ThreadCaches = 7,
 }
 
 /// Filled in by the command before the program's own code runs.
@@ -147,6 +185,8 @@ pub struct Config {
     pub redirects: AtomicU64,
     pub redirect_count: AtomicU32,
     pub _pad: u32,
+    /// Link-time address of jemalloc's `mallctl`, or 0.
+    pub mallctl: AtomicU64,
 }
 
 /// Where the current task id is: at this offset from the thread pointer. 0 is no slot.

@@ -27,8 +27,8 @@ mod session;
 pub use column::{COLUMN_CHUNKS, Column, chunk_items, locate};
 pub use dump::{DUMP_MAGIC, DumpHeader, DumpPart};
 pub use header::{
-    Config, ContextSlot, EXTENTS, Extent, Header, INIT_RANGES_NONE, InitKind, InitRange, MAGIC,
-    ROWS_BASE, State, Sums, TaskIdSlot, VERSION,
+    AllocatorStatistics, Config, ContextSlot, EXTENTS, Extent, Header, INIT_RANGES_NONE, InitKind,
+    InitRange, MAGIC, ROWS_BASE, STATISTICS, State, Statistic, Sums, TaskIdSlot, VERSION,
 };
 pub use live::{LIVE_SLOTS, LargeBlock, LiveBlock, LivePage, NO_ROW, SIZE_ESCAPE};
 pub use patch::{

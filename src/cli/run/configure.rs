@@ -70,6 +70,7 @@ fn describe(target: Target, walks: bool) -> About {
     let configuration = Configuration {
         patches: plan.patches,
         redirects: plan.redirects,
+        mallctl: plan.mallctl,
         contexts: unknown
             .map(|place| (place.context, place.context_words))
             .collect(),

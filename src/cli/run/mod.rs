@@ -3,6 +3,7 @@
 //! The program's exit code is passed on, its input and output are left alone, and the profile is
 //! written however it ends. All that we print goes to the standard error, in two lines at most.
 
+mod allocators;
 mod configure;
 mod launch;
 mod library;

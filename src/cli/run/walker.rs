@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use super::allocators;
 use super::moments::Moments;
 use crate::profile::recording::{ModuleCopy, Namer, Recorded, Tables, path_of};
 use crate::profile::target::{self, StaticSymbol, ThreadLocalSymbol};
@@ -178,12 +179,14 @@ struct Job {
 
 impl Job {
     fn run(self) {
+        self.recorded.ask_allocator();
         let at_s = self.recorded.elapsed_s();
         let captured = walk::capture(self.recorded.pid(), &self.options, || {
+            let maps = self.recorded.allocator_maps();
             Ok(walk::Noted {
                 blocks: walk::blocks(&self.recorded.live().blocks),
-                allocator_maps: self.recorded.allocator_maps(),
-                tables: self.recorded.tables(),
+                allocator_maps: maps.iter().map(|(map, _)| map.clone()).collect(),
+                tables: (self.recorded.tables(), maps, self.recorded.allocator_said()),
             })
         });
         let captured = match captured {
@@ -202,7 +205,7 @@ impl Job {
             .pauses
             .push((live, captured.image.pause));
         self.copied.store(true, Release);
-        let tables = captured.tables;
+        let (tables, maps, said) = captured.tables;
         let exe = self.recorded.exe();
         let (names, roots) = {
             let mut knowledge = lock(&self.knowledge);
@@ -214,6 +217,7 @@ impl Job {
         walk.at_s = at_s;
         walk.reason = self.reason;
         walk.memory.at_s = at_s;
+        walk.memory.allocators = allocators::memory(&captured.image, &maps, said);
         keep(&mut lock(&self.results).walks, walk);
     }
 }

@@ -152,6 +152,7 @@ hooks! {
         // SAFETY: the arguments are the program's.
         let block = unsafe { call.shielded::<R>() };
         call.note::<R>(block, call.size());
+        R::between_calls(call.entry.allocator);
         block
     }
 
@@ -270,7 +271,9 @@ hooks! {
             R::on_free(block);
         }
         // SAFETY: as above.
-        unsafe { call.shielded::<R>() }
+        let result = unsafe { call.shielded::<R>() };
+        R::between_calls(call.entry.allocator);
+        result
     }
 }
 

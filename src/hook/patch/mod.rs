@@ -13,6 +13,7 @@ mod hooks;
 #[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
 #[cfg_attr(not(target_arch = "x86_64"), path = "other.rs")]
 mod machine;
+mod statistics;
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -48,6 +49,8 @@ pub trait Recorder {
     fn mapped(start: usize, bytes: usize, by: Allocator);
     /// It is about to give some back.
     fn unmapped(start: usize, bytes: usize);
+    /// A call of an allocator is over: a moment to ask it for its statistics.
+    fn between_calls(_allocator: Allocator) {}
 }
 
 /// Tells `record`.
@@ -100,6 +103,13 @@ impl Recorder for Recording {
     fn unmapped(start: usize, bytes: usize) {
         record::unmapped(start as u64, bytes as u64);
     }
+
+    #[inline(always)]
+    fn between_calls(allocator: Allocator) {
+        if allocator == Allocator::Jemalloc {
+            statistics::answer_if_asked();
+        }
+    }
 }
 
 /// What a hook needs to know of the function that it stands before.
@@ -142,7 +152,13 @@ pub unsafe fn apply_configured(header: &Header, map: &impl ExtentMap) {
     let config = &header.config;
     let patches = rows::<Patch>(map, &config.patches, &config.patch_count);
     let redirects = rows::<Redirect>(map, &config.redirects, &config.redirect_count);
-    let done = match executable::bias() {
+    let bias = executable::bias();
+    let mallctl = config.mallctl.load(Relaxed);
+    if let (Some(bias), true) = (bias, mallctl != 0) {
+        // SAFETY: the command has found the function there, in our executable.
+        unsafe { statistics::tell_by(mallctl.wrapping_add(bias) as usize) };
+    }
+    let done = match bias {
         // SAFETY: passed on to the caller; the command has planned for our executable.
         Some(bias) => unsafe { apply::<Recording>(patches, redirects, bias) },
         None if patches.is_empty() => Ok(0),

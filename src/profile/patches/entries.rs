@@ -131,6 +131,12 @@ pub fn jemalloc_names() -> impl Iterator<Item = (&'static str, Vec<(String, Entr
     })
 }
 
+pub fn mallctl_names() -> impl Iterator<Item = String> {
+    JEMALLOC_PREFIXES
+        .iter()
+        .map(|prefix| format!("{prefix}mallctl"))
+}
+
 pub fn mimalloc_names() -> Vec<(String, Entry)> {
     let all = MIMALLOC_HEAP.iter().chain(MIMALLOC);
     let mut names = named("mi_", all, Allocator::Mimalloc, 0);

@@ -35,6 +35,8 @@ pub struct Plan {
     pub allocators: Vec<Allocator>,
     pub patches: Vec<Patch>,
     pub redirects: Vec<Redirect>,
+    /// Address of jemalloc's `mallctl`, 0 if it is not there.
+    pub mallctl: u64,
     /// Names of entry points that stay as they are, with the reason.
     pub unpatched: Vec<(String, String)>,
     /// Set if the program allocates in a way that nothing here can see.
@@ -50,6 +52,9 @@ pub fn plan(target: &Target) -> Plan {
     for group in known_entries(&image) {
         add_group(&image, group, &mut plan);
     }
+    plan.mallctl = entries::mallctl_names()
+        .find_map(|name| image.address_of(&name))
+        .unwrap_or(0);
     plan.bypass = rust_alloc::bypass(&image, &plan);
     plan
 }

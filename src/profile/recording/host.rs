@@ -54,6 +54,8 @@ pub struct Configuration {
     pub init_ranges: Vec<InitRange>,
     pub patches: Vec<Patch>,
     pub redirects: Vec<Redirect>,
+    /// Address of jemalloc's `mallctl`, or 0.
+    pub mallctl: u64,
     pub sample_bytes: u64,
     pub walks: bool,
 }
@@ -283,6 +285,7 @@ impl Recorded {
         let header = self.header();
         let config = &header.config;
         config.follow.store(follow, Relaxed);
+        config.mallctl.store(configuration.mallctl, Relaxed);
         config
             .sample_bytes
             .store(configuration.sample_bytes, Relaxed);

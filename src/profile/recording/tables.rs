@@ -7,10 +7,13 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::Duration;
 
 use super::Recorded;
-use crate::wire::{Column, Header, LIVE_SLOTS, LiveBlock, ModuleRow, Place, SIZE_ESCAPE};
+use crate::wire::{
+    Allocator, Column, Header, LIVE_SLOTS, LiveBlock, ModuleRow, Place, SIZE_ESCAPE, STATISTICS,
+};
 
 #[derive(Clone, Default)]
 pub struct Tables {
@@ -229,7 +232,7 @@ impl Recorded {
     }
 
     /// Address space that patched allocators have taken from the system, sorted, without overlap.
-    pub fn allocator_maps(&self) -> Vec<Range<u64>> {
+    pub fn allocator_maps(&self) -> Vec<(Range<u64>, Option<Allocator>)> {
         let column = &self.header().allocator_maps;
         let mut maps = Vec::new();
         for index in 0..column.len() {
@@ -239,12 +242,15 @@ impl Recorded {
             };
             let (start, end) = (row.start.load(Relaxed), row.end.load(Acquire));
             if start < end {
-                maps.push(start..end);
+                maps.push((
+                    start..end,
+                    Allocator::from_word(row.allocator.load(Relaxed)),
+                ));
             }
         }
-        maps.sort_unstable_by_key(|map| map.start);
+        maps.sort_unstable_by_key(|(map, _)| map.start);
         // A process that was caught at a change may have one range in two rows.
-        maps.dedup_by(|next, kept| {
+        maps.dedup_by(|(next, _), (kept, _)| {
             let overlaps = next.start < kept.end;
             if overlaps {
                 kept.end = kept.end.max(next.end);
@@ -252,6 +258,35 @@ impl Recorded {
             overlaps
         });
         maps
+    }
+
+    /// Asks the program's allocator for its statistics, and waits a moment for the answer: a
+    /// program that does not allocate gives none.
+    pub fn ask_allocator(&self) {
+        let header = self.header();
+        if header.config.mallctl.load(Relaxed) == 0 {
+            return;
+        }
+        let question = header.statistics.wanted.fetch_add(1, Release) + 1;
+        for _ in 0..20 {
+            if header.statistics.given.load(Acquire) == question {
+                return;
+            }
+            std::thread::sleep(Duration::from_micros(500));
+        }
+    }
+
+    /// What the allocator has answered last: at which millisecond, and its figures.
+    pub fn allocator_said(&self) -> Option<(u32, [Option<u64>; STATISTICS])> {
+        let statistics = &self.header().statistics;
+        if statistics.given.load(Acquire) == 0 {
+            return None;
+        }
+        let figure = |at: usize| {
+            let value = statistics.values[at].load(Relaxed);
+            (value != u64::MAX).then_some(value)
+        };
+        Some((statistics.at_ms.load(Relaxed), std::array::from_fn(figure)))
     }
 
     /// The live blocks, in any order, each once.
