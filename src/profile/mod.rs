@@ -1,6 +1,7 @@
 //! The finished profile: its model, its file, the names in it, and shared ways to look at it.
 
 mod format;
+mod memory;
 mod model;
 mod output;
 pub mod patches;
@@ -15,6 +16,7 @@ mod weigh;
 mod write;
 
 pub use format::{MAJOR, MINOR, Major, Minor, readable};
+pub use memory::{AllocatorMemory, Memory};
 pub use model::*;
 pub use output::{Options, Output, OutputError};
 pub use read::{ReadError, read, read_from};
