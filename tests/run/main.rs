@@ -1,0 +1,196 @@
+//! `taskheap run` on programs that do what programs must not: they have to go on as without it,
+//! and the record has to be right.
+#![cfg(target_os = "linux")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use serde_json::Value;
+
+static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
+
+fn folder() -> &'static Path {
+    FOLDER.get_or_init(|| tempfile::tempdir().unwrap()).path()
+}
+
+/// Builds a program of `tests/run/programs`.
+fn build(name: &str, flags: &[&str]) -> PathBuf {
+    let source =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/run/programs/{name}.rs"));
+    let program = folder().join(format!("{name}{}", flags.concat().replace(['/', '='], "-")));
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let done = Command::new(rustc)
+        .args(["--edition=2024", "-O", "-g", "-o"])
+        .arg(&program)
+        .args(flags)
+        .arg(source)
+        .output()
+        .unwrap();
+    assert!(
+        done.status.success(),
+        "{}",
+        String::from_utf8_lossy(&done.stderr)
+    );
+    program
+}
+
+struct Recorded {
+    bare: Output,
+    output: Output,
+    report: Value,
+}
+
+fn taskheap() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_taskheap"))
+}
+
+/// Runs the program bare and recorded.
+fn record(program: &Path, args: &[&str]) -> Recorded {
+    let profile = folder().join(format!(
+        "{}.taskheap",
+        program.file_name().unwrap().display()
+    ));
+    let bare = Command::new(program).args(args).output().unwrap();
+    let output = taskheap()
+        .args(["run", "--force", "-o"])
+        .arg(&profile)
+        .arg("--")
+        .arg(program)
+        .args(args)
+        .output()
+        .unwrap();
+    let report = taskheap()
+        .arg("report")
+        .arg(&profile)
+        .arg("--json")
+        .output()
+        .unwrap();
+    assert!(
+        report.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let report = serde_json::from_slice(&report.stdout).unwrap();
+    Recorded {
+        bare,
+        output,
+        report,
+    }
+}
+
+impl Recorded {
+    fn is_unharmed(&self) {
+        assert_eq!(self.bare.stdout, self.output.stdout);
+        assert_eq!(self.bare.status.code(), self.output.status.code());
+        assert_eq!(
+            self.report["recording"]["lost_events"], 0,
+            "{}",
+            self.report["recording"]
+        );
+    }
+
+    fn number(&self, group: &str, name: &str) -> u64 {
+        self.report[group][name]
+            .as_u64()
+            .unwrap_or_else(|| panic!("no {group}.{name}"))
+    }
+}
+
+#[test]
+fn two_thousand_threads_at_once() {
+    let recorded = record(&build("threads", &[]), &["2000"]);
+    recorded.is_unharmed();
+    let threads = recorded.report["threads"].as_array().unwrap();
+    let pool = threads
+        .iter()
+        .find(|t| t["name"] == "conn-*")
+        .expect("threads of one name");
+    assert_eq!(pool["count"], 2000);
+    // A block of 1,000 bytes and one of the last destructor each.
+    let live = recorded.number("totals", "live_bytes");
+    assert!(
+        (2000 * 1077..2000 * 1077 + 100_000).contains(&live),
+        "{live}"
+    );
+}
+
+#[test]
+fn malloc_in_signal_handlers() {
+    let recorded = record(&build("signals", &[]), &[]);
+    recorded.is_unharmed();
+    let live = recorded.number("totals", "live_bytes");
+    assert!(live < 100_000, "{live}");
+}
+
+#[test]
+fn coroutines_whose_stacks_go_away() {
+    let recorded = record(&build("stacks", &[]), &[]);
+    recorded.is_unharmed();
+    let live = recorded.number("totals", "live_bytes");
+    assert!((200 * 5000..200 * 5000 + 100_000).contains(&live), "{live}");
+}
+
+#[test]
+fn deep_recursion_is_cut_and_counted() {
+    let recorded = record(&build("deep", &[]), &[]);
+    recorded.is_unharmed();
+    assert!(recorded.number("recording", "truncated_stacks") > 19_000);
+    assert!(recorded.number("totals", "peak_live_bytes") >= 20_000 * 32);
+}
+
+#[test]
+fn what_cannot_be_preloaded_is_refused_with_the_remedy() {
+    let fixed = build("deep", &["-Ctarget-feature=+crt-static"]);
+    let text = folder().join("text");
+    std::fs::write(&text, "no program").unwrap();
+    std::fs::set_permissions(&text, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    for program in [fixed, text, folder().join("nothing")] {
+        let output = taskheap()
+            .args(["run", "--"])
+            .arg(&program)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", program.display());
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(told.contains("error:") && told.contains("hint:"), "{told}");
+    }
+}
+
+#[test]
+fn children_are_recorded_only_when_followed() {
+    let own = tempfile::tempdir().unwrap();
+    let shell = "/bin/sh -c 'exit 3'; exit 4";
+    for (flags, wanted) in [(&[][..], 1), (&["--follow"][..], 2)] {
+        let output = taskheap()
+            .current_dir(own.path())
+            .arg("run")
+            .args(flags)
+            .args(["--", "/bin/sh", "-c", shell])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(4));
+        let files = std::fs::read_dir(own.path()).unwrap().count();
+        assert_eq!(files, wanted, "{}", String::from_utf8_lossy(&output.stderr));
+        for file in std::fs::read_dir(own.path()).unwrap() {
+            std::fs::remove_file(file.unwrap().path()).unwrap();
+        }
+    }
+}
+
+#[test]
+fn the_users_own_preload_and_environment_stay() {
+    let output = taskheap()
+        .args(["run", "--force", "-o"])
+        .arg(folder().join("env.taskheap"))
+        .args(["--", "/bin/sh", "-c", "env"])
+        .env("LD_PRELOAD", "libc.so.6")
+        .output()
+        .unwrap();
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        shown.lines().any(|line| line == "LD_PRELOAD=libc.so.6"),
+        "{shown}"
+    );
+    assert!(!shown.contains("TASKHEAP"), "{shown}");
+}
