@@ -3,6 +3,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 unsafe extern "C" {
     fn signal(signal: i32, handler: extern "C" fn(i32)) -> usize;
+    fn mallopt(parameter: i32, value: i32) -> i32;
     fn setitimer(which: i32, new: *const [i64; 4], old: *mut [i64; 4]) -> i32;
 }
 
@@ -15,8 +16,10 @@ extern "C" fn handle(_signal: i32) {
 }
 
 fn main() {
-    // SAFETY: a handler of the right type; a timer of this process.
+    // SAFETY: a handler of the right type; a timer of this process. The threshold for `mmap` (-3)
+    // would otherwise grow.
     unsafe {
+        mallopt(-3, 64 << 10);
         signal(14, handle);
         setitimer(0, &[0, 500, 0, 500], std::ptr::null_mut());
     }
