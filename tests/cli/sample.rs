@@ -346,6 +346,16 @@ fn memory() -> Memory {
         other_mappings_bytes: 0,
         profiler_bytes: 9 * MB,
         unexplained_bytes: 2 * MB as i64,
+        allocators: vec![AllocatorMemory {
+            name: "jemalloc".to_owned(),
+            reserved_bytes: 384 * MB,
+            resident_bytes: 300 * MB,
+            told_at_s: Some(1.5),
+            active_bytes: Some(292 * MB),
+            dirty_bytes: Some(7 * MB),
+            muzzy_bytes: Some(0),
+            ..AllocatorMemory::default()
+        }],
     }
 }
 
