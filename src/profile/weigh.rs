@@ -69,10 +69,12 @@ mod tests {
 
     #[test]
     fn a_profile_weighs_no_more_than_is_allowed() {
-        let mut profile = Profile::default();
-        profile.strings = (0..1000).map(|number| format!("{number}")).collect();
-        profile.owners = vec![Owner::default(); 1000];
-        profile.walks = vec![Walk::default(); 100];
+        let mut profile = Profile {
+            strings: (0..1000).map(|number| number.to_string()).collect(),
+            owners: vec![Owner::default(); 1000],
+            walks: vec![Walk::default(); 100],
+            ..Profile::default()
+        };
         profile.contexts.live_bytes = (0..100_000).collect();
         let plain = rmp_serde::to_vec_named(&profile).unwrap();
         let weight = weigh(&plain).unwrap();

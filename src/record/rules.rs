@@ -46,7 +46,10 @@ impl Rule {
     const ASK: Rule = Rule(3);
 
     fn simple(from_bp: bool, cfa: u64, saved_bp: u64) -> Option<Rule> {
-        let fits = cfa % 8 == 0 && saved_bp % 8 == 0 && cfa >> 31 == 0 && saved_bp >> 28 == 0;
+        let fits = cfa.is_multiple_of(8)
+            && saved_bp.is_multiple_of(8)
+            && cfa >> 31 == 0
+            && saved_bp >> 28 == 0;
         // Never zero: that is a free slot.
         (fits && cfa != 0).then_some(Rule(u64::from(from_bp) | (cfa << 2) | (saved_bp << 33)))
     }

@@ -334,7 +334,7 @@ fn attach() -> Option<*mut Thread> {
     slot.stack_high.store(high, Relaxed);
     slot.stack_low.store(thread.bounds.low, Relaxed);
     slot.tid.store(tid, Release);
-    if thread.slot().shard.counters.len() > 0 {
+    if !thread.slot().shard.counters.is_empty() {
         counters::grow(thread)?;
     }
     peak::set_batch(header);

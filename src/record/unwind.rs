@@ -230,7 +230,7 @@ fn step(frame: &mut Frame, high: u64) -> bool {
 fn ask(frame: &mut Frame, high: u64) -> bool {
     let low = frame.sp;
     let read = |at: u64| {
-        if at < low.saturating_sub(256) || at + 8 > high || at % 8 != 0 {
+        if at < low.saturating_sub(256) || at + 8 > high || !at.is_multiple_of(8) {
             return Err(());
         }
         // SAFETY: as above; 256 bytes below are the red zone and the frame just left.

@@ -249,7 +249,7 @@ fn is_large_buffer(facts: &Facts, group: &Group) -> bool {
 fn is_cloned(facts: &Facts, group: &Group) -> bool {
     const NAMES: [&str; 4] = ["::clone", "::to_vec", "::to_owned", "::clone_from"];
     let made_by_cloning = |function: &str| {
-        let end = function.trim_end_matches(|c: char| c == '>' || c == ':');
+        let end = function.trim_end_matches(['>', ':']);
         NAMES.iter().any(|name| end.ends_with(name)) || function.contains("::clone::")
     };
     let cloned = (group.claims.0.iter())

@@ -6,10 +6,12 @@ use super::claims::Claims;
 use super::facts::Facts;
 use crate::profile::{NodeId, Site};
 
+/// A function, and the file it is written in.
+type FunctionAndFile = (String, Option<String>);
+
 /// The function that made most of it, with the library and the line that made most there.
 pub fn of_most(facts: &Facts, claims: &Claims) -> Option<Site> {
-    let mut functions: HashMap<(String, Option<String>), (u64, HashMap<Site, u64>)> =
-        HashMap::new();
+    let mut functions: HashMap<FunctionAndFile, (u64, HashMap<Site, u64>)> = HashMap::new();
     for (context, bytes) in &claims.0 {
         let site = facts.site(facts.node(*context));
         let key = (site.function.clone(), site.file.clone());

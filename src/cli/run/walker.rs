@@ -52,11 +52,14 @@ struct Results {
     error: Option<String>,
 }
 
+/// Thread-locals, statics, and where the block of the former is in an executable.
+type NamedMemory = (Vec<ThreadLocalSymbol>, Vec<StaticSymbol>, Option<i64>);
+
 /// Names and roots, by file.
 #[derive(Default)]
 pub struct Knowledge {
     pub namer: Namer,
-    files: HashMap<PathBuf, (Vec<ThreadLocalSymbol>, Vec<StaticSymbol>, Option<i64>)>,
+    files: HashMap<PathBuf, NamedMemory>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
