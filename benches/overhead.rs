@@ -57,7 +57,7 @@ fn main() {
     for (name, _) in PROGRAMS {
         measure(
             name,
-            &[own.clone()],
+            std::slice::from_ref(&own),
             &[("OVERHEAD_PROGRAM", name)],
             heaptrack,
         );
@@ -83,6 +83,7 @@ fn run(command: &[String], environment: &[(&str, &str)]) -> Run {
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     child.envs(environment.iter().copied());
+    #[allow(clippy::zombie_processes)] // waited for below, with what it used
     let child = child.spawn().unwrap();
     let mut status = 0;
     // SAFETY: zero is a value of every field; waits for the child that was just started.
