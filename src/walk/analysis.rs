@@ -19,6 +19,7 @@ use super::scan::{Key, Scan};
 use super::shape::{self, Makers};
 use super::tree::Tree;
 use super::verdict;
+use super::whose::Attribution;
 use super::{account, gone, held, leaks, oversized};
 use crate::profile;
 use crate::sys::maps;
@@ -43,9 +44,8 @@ pub fn analyze(image: &Image, heap: &mut Heap, roots: &Roots) -> profile::Walk {
     };
     let set = collector.collect(&cells);
     let cell_blocks: Vec<u32> = cells.iter().map(|cell| cell.block).collect();
-    let reach = reach::paint(&scan, &set, &cell_blocks, |block| {
-        counts_owners(image, heap, block)
-    });
+    let counts_owners = |block: u32| counts_owners(image, heap, block);
+    let reach = reach::paint(&heap.blocks, &scan, &set, &cell_blocks, counts_owners);
     let sums = Sums::new(heap, &reach, set.holders.len());
     let names = Names {
         heap,
@@ -73,11 +73,18 @@ pub fn analyze(image: &Image, heap: &mut Heap, roots: &Roots) -> profile::Walk {
         census::statics(&names, &sums, &makers).into_iter().unzip();
     let cell_marks = Marks::of(heap.blocks.len(), &cell_blocks);
     let tree = Tree::new(heap, &reach, &cell_marks, &stacks);
+    let attribution = Attribution {
+        names: &names,
+        reach: &reach,
+        tree: &tree,
+        counts_owners: &counts_owners,
+    };
     let finder = Finder {
         names: &names,
         reach: &reach,
         tree: &tree,
         comparer: &comparer,
+        attribution: &attribution,
     };
     let walker_bytes = image.own_bytes()
         + index.own_bytes()

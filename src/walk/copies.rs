@@ -17,7 +17,7 @@ use super::scan::LARGE;
 use super::shape;
 use super::tree::{self, Tree};
 use super::verdict::Judge;
-use super::whose::{self, Whose};
+use super::whose::{Attribution, Whose};
 use crate::profile::{self, ContextId, OwnerId, WalkCopies};
 
 /// Smaller ones are found by their exact look, or not at all.
@@ -56,6 +56,7 @@ pub(super) struct Finder<'a, M> {
     pub(super) reach: &'a Reach,
     pub(super) tree: &'a Tree,
     pub(super) comparer: &'a Comparer<'a, M>,
+    pub(super) attribution: &'a Attribution<'a>,
 }
 
 impl<M: Memory> Finder<'_, M> {
@@ -109,7 +110,7 @@ impl<M: Memory> Finder<'_, M> {
             if bytes < LEAST_OF_FAMILY || !self.tree.is_top(block) || cells.has(block) {
                 continue;
             }
-            let (whose, _) = whose::kind(self.names, self.reach.colour[block as usize]);
+            let (whose, _) = self.attribution.kind(block);
             if whose != Whose::Instances {
                 let top = self.names.heap.blocks[block as usize];
                 let node = self.names.heap.node_of_context(top.context) as usize;
@@ -153,7 +154,7 @@ impl<M: Memory> Finder<'_, M> {
 
     /// `None` if it says nothing.
     fn group(&self, members: &[u32]) -> Option<Group> {
-        let (whose, holders) = whose::of_members(self.names, self.reach, self.tree, members);
+        let (whose, holders) = self.attribution.of_members(members);
         let verdict = Judge {
             tree: self.tree,
             comparer: self.comparer,
@@ -166,7 +167,7 @@ impl<M: Memory> Finder<'_, M> {
         let bytes: u64 = members.iter().map(|member| self.tree.bytes(*member)).sum();
         Some(Group {
             whose,
-            holder_name: whose::holder_name(self.names, self.reach, whose, members),
+            holder_name: self.attribution.holder_name(whose, members),
             holders,
             copies: count,
             bytes_each: bytes / count,

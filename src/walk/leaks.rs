@@ -239,7 +239,7 @@ mod tests {
         let index = BlockIndex::new(&heap.blocks);
         let scan = Scan::run(&heap.blocks, &index, &sketch, Key::random());
         let roots = RootSet::from_pointers(0, vec![(Holder::Data, 0)]);
-        let reach = paint(&scan, &roots, &[], |_| false);
+        let reach = paint(&heap.blocks, &scan, &roots, &[], |_| false);
         let mut rows = find(&heap, &scan, &reach, |_| Hidden::default());
         rows.sort_by_key(|row| row.context);
         rows

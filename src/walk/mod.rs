@@ -27,7 +27,10 @@ mod leaks;
 mod names;
 mod oversized;
 mod pages;
+mod parents;
 mod reach;
+#[cfg(test)]
+mod reach_tests;
 mod recorded;
 mod regions;
 mod restart;

@@ -7,12 +7,15 @@
 //! and stacks are full of borrows. Three rules tell keeping from pointing:
 //!
 //! - a task's cell is an entry of its own: pointers to it hold nothing;
-//! - where some owner points to the start of a block, pointers into its middle are loans;
+//! - where some owner points to the start of a block, pointers into its middle are loans; and so
+//!   are pointers to a node of a tree that come from elsewhere than its parent;
 //! - a stack holds what nobody else does. Beyond that, its pointers only count where a block
 //!   counts its owners itself (`Arc`, `Rc`) and has several: any other block has one owner.
 //!
 //! What no pointer of any kind reaches is leaked; there, nothing counts as a loan.
 
+use super::heap::Block;
+use super::parents;
 use super::roots::{Holder, RootSet};
 use super::scan::{INTERIOR, Scan};
 use crate::sys::mem;
@@ -81,6 +84,8 @@ struct Painter<'a> {
     cells: Marks,
     /// Blocks to whose start somebody points.
     owned: Marks,
+    /// Nodes of trees that point to their parent.
+    nodes: Marks,
     marks: Vec<Mark>,
     order: Vec<u32>,
     /// Blocks of the order that have been followed.
@@ -90,16 +95,19 @@ struct Painter<'a> {
 /// Paints all blocks. `cell_blocks` are the tasks' cells in the order of the holders;
 /// `counts_owners` tells of a block whether it is counted by several owners.
 pub(super) fn paint(
+    blocks: &[Block],
     scan: &Scan,
     roots: &RootSet,
     cell_blocks: &[u32],
     counts_owners: impl Fn(u32) -> bool,
 ) -> Reach {
+    let nodes = parents::know_their_parent(blocks, scan);
     let blocks = scan.len();
     let mut painter = Painter {
         scan,
         cells: Marks::of(blocks, cell_blocks),
         owned: Marks::new(blocks),
+        nodes,
         marks: mem::filled(
             Mark {
                 colour: NOBODY,
@@ -156,11 +164,15 @@ impl Painter<'_> {
         }
     }
 
-    /// The block that the edge keeps, if it keeps one. Cells are asked for later: few are.
+    /// The block that this pointer keeps, if it keeps one; `from` a block, or [`NONE`] for a
+    /// root. Cells are asked for later: few are.
     #[inline]
-    fn kept(&self, edge: u32) -> Option<u32> {
+    fn kept(&self, edge: u32, from: u32) -> Option<u32> {
         let block = edge & !INTERIOR;
-        let loan = edge & INTERIOR != 0 && self.owned.has(block);
+        let loan = match edge & INTERIOR {
+            0 => self.nodes.has(block) && !self.scan.edges(block).contains(&from),
+            _ => self.owned.has(block),
+        };
         (!loan).then_some(block)
     }
 
@@ -177,7 +189,7 @@ impl Painter<'_> {
 
     fn root(&mut self, edges: &[u32], colour: u32) {
         for &edge in edges {
-            if let Some(block) = self.kept(edge) {
+            if let Some(block) = self.kept(edge, NONE) {
                 self.reached(block, colour, NONE);
             }
         }
@@ -193,7 +205,7 @@ impl Painter<'_> {
                 continue;
             }
             for &edge in scan.edges(block) {
-                if let Some(next) = self.kept(edge) {
+                if let Some(next) = self.kept(edge, block) {
                     self.reached(next, colour, block);
                 }
             }
@@ -240,7 +252,7 @@ impl Painter<'_> {
         self.marks[block as usize].colour = SHARED;
         while let Some(block) = shared.pop() {
             for &edge in scan.edges(block) {
-                let Some(next) = self.kept(edge) else {
+                let Some(next) = self.kept(edge, block) else {
                     continue;
                 };
                 match self.colour(next) {
@@ -261,7 +273,7 @@ impl Painter<'_> {
 
     fn lesser_root(&mut self, edges: &[u32], colour: u32, counts_owners: &impl Fn(u32) -> bool) {
         for &edge in edges {
-            if let Some(block) = self.kept(edge) {
+            if let Some(block) = self.kept(edge, NONE) {
                 let counts = edge & INTERIOR == 0;
                 self.reached_lesser(block, colour, NONE, |block| counts && counts_owners(block));
             }
@@ -272,7 +284,7 @@ impl Painter<'_> {
                 continue;
             }
             for &edge in scan.edges(block) {
-                if let Some(next) = self.kept(edge) {
+                if let Some(next) = self.kept(edge, block) {
                     self.reached_lesser(next, colour, block, counts_owners);
                 }
             }
@@ -304,13 +316,14 @@ impl Painter<'_> {
                 self.lend(edge, number as u32 + 1, NONE);
             }
         }
-        // What had a holder before has followed all pointers but those into the middle.
+        // What had a holder before has followed all pointers but loans.
         let before = self.followed;
         let mut at = 0;
         while let Some(&block) = self.order.get(at) {
             let colour = self.colour(block);
             for &edge in scan.edges(block) {
-                if at >= before || edge & INTERIOR != 0 {
+                let is_loan = edge & INTERIOR != 0 || self.nodes.has(edge);
+                if at >= before || is_loan {
                     self.lend(edge, colour, block);
                 }
             }
@@ -323,195 +336,5 @@ impl Painter<'_> {
         if self.colour(block) == NOBODY {
             self.take(block, colour, parent);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use proptest::prelude::*;
-
-    use super::super::heap::Block;
-    use super::super::image::Sketch;
-    use super::super::index::BlockIndex;
-    use super::super::scan::Key;
-    use super::*;
-
-    /// A heap in which block n is at `at(n)` and has these pointers.
-    #[derive(Debug)]
-    struct World {
-        scan: Scan,
-        roots: RootSet,
-        cells: Vec<u32>,
-        blocks: usize,
-    }
-
-    fn at(block: u32) -> u64 {
-        0x10_0000 + u64::from(block) * 256
-    }
-
-    /// To the start of a block, or into its middle.
-    type Pointer = (u32, bool);
-
-    fn world(blocks: Vec<Vec<Pointer>>, cells: Vec<u32>, roots: Vec<(Holder, Pointer)>) -> World {
-        let mut sketch = Sketch::default();
-        let all: Vec<Block> = (0..blocks.len() as u32)
-            .map(|n| Block {
-                address: at(n),
-                size: 128,
-                ..Block::default()
-            })
-            .collect();
-        for (n, pointers) in (0u32..).zip(&blocks) {
-            let words: Vec<u64> = pointers
-                .iter()
-                .map(|&(to, inside)| at(to) + u64::from(inside) * 40)
-                .collect();
-            sketch.put(at(n), &words);
-        }
-        let index = BlockIndex::new(&all);
-        let scan = Scan::run(&all, &index, &sketch, Key::random());
-        let edge = |(to, inside)| if inside { to | INTERIOR } else { to };
-        let pointers = roots
-            .into_iter()
-            .map(|(holder, to)| (holder, edge(to)))
-            .collect();
-        let roots = RootSet::from_pointers(cells.len(), pointers);
-        World {
-            scan,
-            roots,
-            cells,
-            blocks: blocks.len(),
-        }
-    }
-
-    impl World {
-        fn paint(&self) -> Reach {
-            paint(&self.scan, &self.roots, &self.cells, |_| false)
-        }
-
-        fn edges_of_holder(&self, number: usize) -> &[u32] {
-            match self.roots.holders[number] {
-                Holder::Task(cell) => self.scan.edges(self.cells[cell as usize]),
-                _ => self.roots.edges(number),
-            }
-        }
-
-        /// Slow and obvious: what can be reached from these over edges that pass.
-        fn closure(&self, from: &[u32], passes: impl Fn(u32) -> bool) -> BTreeSet<u32> {
-            let mut found = BTreeSet::new();
-            let mut todo: Vec<u32> = from.to_vec();
-            while let Some(edge) = todo.pop() {
-                if passes(edge) && found.insert(edge & !INTERIOR) {
-                    todo.extend(self.scan.edges(edge & !INTERIOR));
-                }
-            }
-            found
-        }
-
-        fn has_owner(&self, block: u32) -> bool {
-            let inside = (0..self.blocks as u32)
-                .any(|from| from != block && self.scan.edges(from).contains(&block));
-            inside || (0..self.roots.holders.len()).any(|n| self.roots.edges(n).contains(&block))
-        }
-    }
-
-    fn pointer(blocks: u32) -> impl Strategy<Value = Pointer> {
-        (0..blocks, prop::bool::weighted(0.3))
-    }
-
-    fn any_world(with_stacks: bool) -> impl Strategy<Value = World> {
-        (2u32..24).prop_flat_map(move |n| {
-            let heap = prop::collection::vec(prop::collection::vec(pointer(n), 0..4), n as usize);
-            let cells = prop::collection::btree_set(0..n, 0..4);
-            let kinds = if with_stacks { 4 } else { 3 };
-            let roots = prop::collection::vec((0..kinds, 0u32..3, pointer(n)), 0..6);
-            (heap, cells, roots).prop_map(|(heap, cells, roots)| {
-                let holder = |kind, of| match kind {
-                    0 => Holder::ThreadLocal {
-                        slot: of,
-                        thread: 0,
-                    },
-                    1 => Holder::Static(of),
-                    2 => Holder::Data,
-                    _ => Holder::Stack(of),
-                };
-                let roots = roots
-                    .into_iter()
-                    .map(|(kind, of, to)| (holder(kind, of), to));
-                world(heap, cells.into_iter().collect(), roots.collect())
-            })
-        })
-    }
-
-    proptest! {
-        #[test]
-        fn only_what_no_pointer_reaches_is_leaked(world in any_world(true)) {
-            let reach = world.paint();
-            let mut from: Vec<u32> = world.cells.clone();
-            (0..world.roots.holders.len()).for_each(|n| from.extend(world.edges_of_holder(n)));
-            let reached = world.closure(&from, |_| true);
-            for block in 0..world.blocks as u32 {
-                prop_assert_eq!(reach.is_leaked(block), !reached.contains(&block));
-            }
-            let mut order = reach.order.clone();
-            order.sort_unstable();
-            prop_assert_eq!(order, reached.into_iter().collect::<Vec<_>>());
-        }
-
-        #[test]
-        fn a_colour_is_of_the_only_holder(world in any_world(false)) {
-            let reach = world.paint();
-            let kept = |edge: u32| {
-                let block = edge & !INTERIOR;
-                !world.cells.contains(&block) && (edge & INTERIOR == 0 || !world.has_owner(block))
-            };
-            let reached: Vec<BTreeSet<u32>> = (0..world.roots.holders.len())
-                .map(|n| world.closure(world.edges_of_holder(n), kept))
-                .collect();
-            for block in (0..world.blocks as u32).filter(|b| !world.cells.contains(b)) {
-                let by: Vec<usize> =
-                    (0..reached.len()).filter(|n| reached[*n].contains(&block)).collect();
-                let colour = reach.colour[block as usize];
-                match by[..] {
-                    [] => {}
-                    [one] => prop_assert_eq!(colour, one as u32 + 1),
-                    _ => prop_assert_eq!(colour, SHARED),
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn lists_through_cells_and_loans_merge_nothing() {
-        let inside = |to| (to, true);
-        let start = |to| (to, false);
-        // 0 and 1 are cells, linked to each other; each has a box (2, 3); 4 is a timer wheel that
-        // points into both boxes; both tasks know the wheel.
-        let world = world(
-            vec![
-                vec![start(1), start(2), start(4)],
-                vec![start(0), start(3), start(4)],
-                vec![],
-                vec![],
-                vec![inside(2), inside(3), start(0)],
-            ],
-            vec![0, 1],
-            vec![(Holder::Data, start(0)), (Holder::Stack(0), start(2))],
-        );
-        assert_eq!(world.paint().colour, [1, 2, 1, 2, SHARED]);
-    }
-
-    #[test]
-    fn a_stack_shares_only_what_counts_its_owners() {
-        let world = world(
-            vec![vec![(1, false)], vec![]],
-            vec![0],
-            vec![(Holder::Stack(0), (1, false))],
-        );
-        assert_eq!(world.paint().colour, [1, 1]);
-        let counted = paint(&world.scan, &world.roots, &world.cells, |_| true);
-        assert_eq!(counted.colour, [1, SHARED]);
     }
 }

@@ -15,6 +15,7 @@ use super::roots::{Holder, RootSet};
 use super::scan::{Key, Scan};
 use super::shape;
 use super::tree::Tree;
+use super::whose::Attribution;
 use crate::profile::WalkCopies;
 
 /// Grows a heap. Blocks lie apart, so that none is taken for another.
@@ -136,7 +137,7 @@ impl World {
         let scan = Scan::run(&heap.blocks, &index, &self.sketch, Key::random());
         let set = RootSet::from_pointers(self.cells.len(), self.pointers.clone());
         let cell_blocks: Vec<u32> = self.cells.iter().map(|cell| cell.block).collect();
-        let reach = reach::paint(&scan, &set, &cell_blocks, |_| false);
+        let reach = reach::paint(&heap.blocks, &scan, &set, &cell_blocks, |_| false);
         let stacks = shape::comparable(heap);
         let marks = Marks::of(heap.blocks.len(), &cell_blocks);
         let tree = Tree::new(heap, &reach, &marks, &stacks);
@@ -154,7 +155,14 @@ impl World {
             index: &index,
             memory: &self.sketch,
         };
+        let attribution = Attribution {
+            names: &names,
+            reach: &reach,
+            tree: &tree,
+            counts_owners: &|_| false,
+        };
         let finder = Finder {
+            attribution: &attribution,
             names: &names,
             reach: &reach,
             tree: &tree,
