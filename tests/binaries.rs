@@ -53,8 +53,8 @@ fn other_versions_and_settings_are_understood() {
     let size = ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "s");
     let abort = ("CARGO_PROFILE_RELEASE_PANIC", "abort");
     let lines = ("CARGO_PROFILE_RELEASE_DEBUG", "1");
-    type Setting<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)]);
-    let settings: [Setting; 11] = [
+    #[allow(clippy::type_complexity)] // a table: name, version of tokio, settings
+    let settings: [(&str, &str, &[(&str, &str)]); 11] = [
         ("1.38", "=1.38", &[]),
         ("1.43", "=1.43", &[]),
         ("1.47", "=1.47", &[]),
