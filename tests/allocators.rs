@@ -146,6 +146,21 @@ fn the_wrapper_counts_what_the_program_counts() {
 }
 
 #[test]
+fn the_wrapper_tells_of_an_unknown_allocator_under_run() {
+    let (profile, output) = record(&build("bump,wrapped", &[]));
+    assert_eq!(profile.program.warnings, Vec::<String>::new());
+    assert_eq!(profile.recording.lost_events, 0);
+    let counted = said(&output, "COUNTED");
+    let live = (counted[1] - counted[2]) as f64;
+    let off = (profile.totals.live_bytes as f64 - 777_777.0 - live).abs() / live;
+    assert!(
+        off < 0.001,
+        "recorded {}, counted {live}",
+        profile.totals.live_bytes
+    );
+}
+
+#[test]
 fn the_wrapper_stands_down_under_run() {
     let (bare, _) = record(&build("", &[]));
     let program = build("wrapped", &[]);

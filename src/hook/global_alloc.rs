@@ -1,14 +1,13 @@
 //! The program's own global allocator, wrapped.
 //!
 //! The wrapper must cost nothing while nobody records, and must not count what the preload
-//! library counts already. So it asks one word, which only a recording in this process itself
-//! sets: under `taskheap run` the inner allocator is recorded, whatever it is that it calls, and
-//! the wrapper stays a branch.
+//! library counts already. So it asks one word, and tells only where somebody listens: see
+//! `listener`.
 
 use std::alloc::{GlobalAlloc, Layout};
 
 #[cfg(target_os = "linux")]
-use super::recorder;
+use super::listener;
 
 /// A global allocator that a recording can listen to.
 ///
@@ -44,8 +43,8 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promise is that of this function.
         let block = unsafe { self.inner.alloc(layout) };
-        if recorder::is_on() {
-            recorder::allocated(block, layout.size(), layout.align());
+        if listener::is_on() {
+            listener::allocated(block, layout.size(), layout.align());
         }
         block
     }
@@ -54,16 +53,16 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as above.
         let block = unsafe { self.inner.alloc_zeroed(layout) };
-        if recorder::is_on() {
-            recorder::allocated(block, layout.size(), layout.align());
+        if listener::is_on() {
+            listener::allocated(block, layout.size(), layout.align());
         }
         block
     }
 
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        if recorder::is_on() {
-            recorder::freed(block);
+        if listener::is_on() {
+            listener::freed(block);
         }
         // SAFETY: as above.
         unsafe { self.inner.dealloc(block, layout) }
@@ -71,14 +70,14 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
 
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        if !recorder::is_on() {
+        if !listener::is_on() {
             // SAFETY: as above.
             return unsafe { self.inner.realloc(block, layout, size) };
         }
-        let taken = recorder::take(block);
+        let taken = listener::take(block, layout.size());
         // SAFETY: as above.
         let moved = unsafe { self.inner.realloc(block, layout, size) };
-        recorder::reallocated(taken, moved, size);
+        listener::reallocated(&taken, moved, size);
         moved
     }
 }

@@ -2,6 +2,8 @@
 
 mod global_alloc;
 #[cfg(target_os = "linux")]
+mod listener;
+#[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub mod patch;
 #[cfg(target_os = "linux")]

@@ -14,140 +14,14 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::record::{self, About, Caller, Taken};
-use crate::wire::{Allocator, DUMP_MAGIC};
+use super::listener;
+use crate::record::{self, About};
+use crate::wire::DUMP_MAGIC;
 
-/// Set while this process records itself.
-static ON: AtomicBool = AtomicBool::new(false);
 /// A recording was begun, be it still on or not.
 static BEGUN: AtomicBool = AtomicBool::new(false);
-
-#[inline(always)]
-pub(super) fn is_on() -> bool {
-    ON.load(Relaxed)
-}
-
-#[inline(always)]
-pub(super) fn allocated(block: *mut u8, size: usize, align: usize) {
-    // SAFETY: takes any values.
-    unsafe { machine::allocated(block, size, align) };
-}
-
-#[inline(always)]
-pub(super) fn reallocated(taken: Taken, block: *mut u8, size: usize) {
-    // SAFETY: the reference is good for the call, which does not keep it.
-    unsafe { machine::reallocated(&taken, block, size) };
-}
-
-pub(super) fn freed(block: *mut u8) {
-    record::on_free(block);
-}
-
-pub(super) fn take(block: *mut u8) -> Taken {
-    record::take(block)
-}
-
-unsafe extern "C" fn on_allocated(block: *mut u8, size: usize, align: usize, sp: u64, bp: u64) {
-    // SAFETY: from the machine code, whose stack it is.
-    let caller = unsafe { caller(sp, bp) };
-    tick(block);
-    if block.is_null() {
-        return record::on_failure();
-    }
-    record::on_alloc(block, size, align, Allocator::Wrapper, &caller);
-}
-
-unsafe extern "C" fn on_reallocated(taken: &Taken, block: *mut u8, size: usize, sp: u64, bp: u64) {
-    // SAFETY: as above.
-    let caller = unsafe { caller(sp, bp) };
-    if block.is_null() {
-        record::restore(*taken);
-        return record::on_failure();
-    }
-    record::on_realloc(*taken, block, size, Allocator::Wrapper, &caller);
-}
-
-/// # Safety
-///
-/// `sp` is the stack pointer at the entry of a function, or 0 where it is not known.
-unsafe fn caller(sp: u64, bp: u64) -> Caller {
-    if sp == 0 {
-        return Caller {
-            pc: 0,
-            sp: 0,
-            bp: 0,
-        };
-    }
-    // SAFETY: the return address is on top of the stack there.
-    let pc = unsafe { *(sp as *const u64) };
-    Caller { pc, sp: sp + 8, bp }
-}
-
-/// Keeps the recording's clock, now and then.
-#[inline(always)]
-fn tick(block: *mut u8) {
-    if (block as usize >> 4).is_multiple_of(64) {
-        set_clock();
-    }
-}
-
-#[cold]
-fn set_clock() {
-    let (Some(header), Some(start)) = (record::header(), START.get()) else {
-        return;
-    };
-    let now = start.elapsed().as_millis() as u32;
-    header.now_ms.fetch_max(now, Relaxed);
-}
-
-static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
-
-/// Noting the caller's registers, so that unwinding starts in the program.
-#[cfg(target_arch = "x86_64")]
-mod machine {
-    use std::arch::naked_asm;
-
-    use super::{Taken, on_allocated, on_reallocated};
-
-    /// # Safety
-    ///
-    /// Takes any values.
-    #[unsafe(naked)]
-    pub unsafe extern "C" fn allocated(block: *mut u8, size: usize, align: usize) {
-        naked_asm!("mov rcx, rsp", "mov r8, rbp", "jmp {hook}", hook = sym on_allocated)
-    }
-
-    /// # Safety
-    ///
-    /// As [`super::on_reallocated`].
-    #[unsafe(naked)]
-    pub unsafe extern "C" fn reallocated(taken: &Taken, block: *mut u8, size: usize) {
-        naked_asm!("mov rcx, rsp", "mov r8, rbp", "jmp {hook}", hook = sym on_reallocated)
-    }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-mod machine {
-    use super::{Taken, on_allocated, on_reallocated};
-
-    /// # Safety
-    ///
-    /// Takes any values.
-    pub unsafe extern "C" fn allocated(block: *mut u8, size: usize, align: usize) {
-        // SAFETY: 0 says that the stack is not known.
-        unsafe { on_allocated(block, size, align, 0, 0) }
-    }
-
-    /// # Safety
-    ///
-    /// As [`super::on_reallocated`].
-    pub unsafe extern "C" fn reallocated(taken: &Taken, block: *mut u8, size: usize) {
-        // SAFETY: as above.
-        unsafe { on_reallocated(taken, block, size, 0, 0) }
-    }
-}
 
 /// Why a recording can't begin.
 #[derive(Debug)]
@@ -201,17 +75,16 @@ impl Recorder {
         if BEGUN.swap(true, Relaxed) {
             return Err(StartError::Again);
         }
-        let _ = START.set(Instant::now());
         #[cfg(feature = "tokio")]
         record::read_task_ids_by(super::tokio::current_id);
         record::start_local().ok_or(StartError::Memory)?;
-        ON.store(true, Relaxed);
+        listener::begin();
         Ok(Recorder { output: Some(path) })
     }
 
     /// Is it this recorder that records?
     pub fn is_recording(&self) -> bool {
-        self.output.is_some() && is_on()
+        self.output.is_some()
     }
 
     /// Ends the recording and writes it. `None` if somebody else records.
@@ -234,8 +107,7 @@ impl Drop for Recorder {
 }
 
 fn end(path: &Path) -> io::Result<()> {
-    set_clock();
-    ON.store(false, Relaxed);
+    listener::end();
     record::stop();
     write(path)
 }
@@ -284,7 +156,7 @@ fn write(path: &Path) -> io::Result<()> {
 }
 
 fn about() -> About {
-    let duration = START.get().map_or_else(Default::default, Instant::elapsed);
+    let duration = listener::started().map_or_else(Default::default, |start| start.elapsed());
     let started = SystemTime::now().checked_sub(duration);
     let started = started.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();

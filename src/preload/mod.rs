@@ -19,10 +19,54 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::hook::patch;
 use crate::record::{self, Caller, Setup};
 use crate::sys::thread;
-use crate::wire::SESSION_VARIABLE;
+use crate::wire::{Allocator, SESSION_VARIABLE, WRAPPER_VERSION, WrapperHooks};
 
 /// 0: not tried, 1: being tried, 2: done.
 static STARTED: AtomicU32 = AtomicU32::new(0);
+
+static WRAPPER_HOOKS: WrapperHooks = WrapperHooks {
+    version: WRAPPER_VERSION,
+    _pad: 0,
+    allocated: wrapper_allocated,
+    freed: wrapper_freed,
+};
+
+/// Asks `taskheap::Alloc` in the program for what it sees, where nothing else can.
+#[unsafe(no_mangle)]
+pub extern "C" fn taskheap_wrapper_hooks() -> *const WrapperHooks {
+    start();
+    let wanted = record::header()
+        .is_some_and(|header| record::is_active() && header.config.wrapper.load(Relaxed) != 0);
+    if wanted {
+        &WRAPPER_HOOKS
+    } else {
+        std::ptr::null()
+    }
+}
+
+extern "C" fn wrapper_allocated(
+    block: *mut u8,
+    size: usize,
+    align: usize,
+    pc: u64,
+    sp: u64,
+    bp: u64,
+) {
+    if block.is_null() {
+        return record::on_failure();
+    }
+    record::on_alloc(
+        block,
+        size,
+        align,
+        Allocator::Wrapper,
+        &Caller { pc, sp, bp },
+    );
+}
+
+extern "C" fn wrapper_freed(block: *mut u8) {
+    record::on_free(block);
+}
 
 /// Tells `taskheap::Recorder` in the program that it is recorded already.
 #[unsafe(no_mangle)]

@@ -184,7 +184,8 @@ pub struct Config {
     /// [`super::Redirect`]s: place and count.
     pub redirects: AtomicU64,
     pub redirect_count: AtomicU32,
-    pub _pad: u32,
+    /// 1 if `taskheap::Alloc` in the program is to tell what its inner allocator does.
+    pub wrapper: AtomicU32,
     /// Link-time address of jemalloc's `mallctl`, or 0.
     pub mallctl: AtomicU64,
 }

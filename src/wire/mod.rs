@@ -23,6 +23,7 @@ mod patch;
 mod place;
 mod rows;
 mod session;
+mod wrapper;
 
 pub use column::{COLUMN_CHUNKS, Column, chunk_items, locate};
 pub use dump::{DUMP_MAGIC, DumpHeader, DumpPart};
@@ -41,3 +42,4 @@ pub use rows::{
     OwnerType, Row, RowState, ThreadSlot,
 };
 pub use session::{PROCESSES, ProcessSlot, ProcessState, SESSION_VARIABLE, Session};
+pub use wrapper::{WRAPPER_SYMBOL, WRAPPER_VERSION, WrapperHooks, WrapperHooksFn};

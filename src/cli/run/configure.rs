@@ -71,6 +71,7 @@ fn describe(target: Target, walks: bool) -> About {
         patches: plan.patches,
         redirects: plan.redirects,
         mallctl: plan.mallctl,
+        wrapper: plan.wrapper,
         contexts: unknown
             .map(|place| (place.context, place.context_words))
             .collect(),

@@ -39,6 +39,8 @@ pub struct Plan {
     pub mallctl: u64,
     /// Names of entry points that stay as they are, with the reason.
     pub unpatched: Vec<(String, String)>,
+    /// Nothing here can see what Rust code allocates, but `taskheap::Alloc` in the program can.
+    pub wrapper: bool,
     /// Set if the program allocates in a way that nothing here can see.
     pub bypass: Option<Bypass>,
 }
@@ -56,6 +58,10 @@ pub fn plan(target: &Target) -> Plan {
         .find_map(|name| image.address_of(&name))
         .unwrap_or(0);
     plan.bypass = rust_alloc::bypass(&image, &plan);
+    if plan.bypass == Some(Bypass::Unknown) && rust_alloc::is_wrapped(&image) {
+        plan.bypass = None;
+        plan.wrapper = true;
+    }
     plan
 }
 

@@ -69,6 +69,13 @@ pub fn bypass(image: &Image, plan: &Plan) -> Option<Bypass> {
     (!leads_to_malloc(image, alloc, plan)).then_some(Bypass::Unknown)
 }
 
+/// Is the allocator wrapped by `taskheap::Alloc`, so that it can tell?
+pub fn is_wrapped(image: &Image) -> bool {
+    let functions = image.functions().iter();
+    let mut names = functions.flat_map(|function| &function.names);
+    names.any(|name| name.contains("8taskheap4hook8listener"))
+}
+
 /// What the compiler calls for every allocation, whatever its version makes of the name.
 fn is_rust_alloc(symbol: &str) -> bool {
     let plain = symbol.split('.').next().unwrap_or(symbol);
@@ -95,7 +102,7 @@ fn leads_to_malloc(image: &Image, from: &Function, plan: &Plan) -> bool {
             return true;
         }
         let function = image.function_at(start);
-        if function.is_some_and(|function| function.names.iter().any(|name| is_failure(name))) {
+        if function.is_some_and(|function| function.names.iter().any(|name| is_beside(name))) {
             continue;
         }
         // Without a symbol it is a stub that jumps to an imported function.
@@ -113,11 +120,19 @@ fn leads_to_malloc(image: &Image, from: &Function, plan: &Plan) -> bool {
     false
 }
 
-/// Code that runs when something has failed may allocate in any way it likes.
-fn is_failure(name: &str) -> bool {
-    ["panic", "handle_alloc_error", "oom", "unwrap_failed"]
-        .iter()
-        .any(|word| name.contains(word))
+/// Code that runs when something has failed may allocate in any way it likes, and our own wrapper
+/// is not the allocator.
+fn is_beside(name: &str) -> bool {
+    [
+        "panic",
+        "handle_alloc_error",
+        "oom",
+        "unwrap_failed",
+        "8taskheap4hook8listener",
+        "8taskheap6record",
+    ]
+    .iter()
+    .any(|word| name.contains(word))
 }
 
 fn is_malloc(name: &str) -> bool {

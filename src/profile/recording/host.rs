@@ -56,6 +56,8 @@ pub struct Configuration {
     pub redirects: Vec<Redirect>,
     /// Address of jemalloc's `mallctl`, or 0.
     pub mallctl: u64,
+    /// `taskheap::Alloc` in the program is asked to tell.
+    pub wrapper: bool,
     pub sample_bytes: u64,
     pub walks: bool,
 }
@@ -286,6 +288,9 @@ impl Recorded {
         let config = &header.config;
         config.follow.store(follow, Relaxed);
         config.mallctl.store(configuration.mallctl, Relaxed);
+        config
+            .wrapper
+            .store(u32::from(configuration.wrapper), Relaxed);
         config
             .sample_bytes
             .store(configuration.sample_bytes, Relaxed);
