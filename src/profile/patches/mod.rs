@@ -22,6 +22,7 @@ use image::{Function, Image};
 use inner::InnerCalls;
 use object::elf;
 use relocate::{Refusal, Relocated};
+use rust_alloc::Rust;
 
 pub use rust_alloc::{Bypass, name_of};
 
@@ -57,10 +58,10 @@ pub fn plan(target: &Target) -> Plan {
     plan.mallctl = entries::mallctl_names()
         .find_map(|name| image.address_of(&name))
         .unwrap_or(0);
-    plan.bypass = rust_alloc::bypass(&image, &plan);
-    if plan.bypass == Some(Bypass::Unknown) && rust_alloc::is_wrapped(&image) {
-        plan.bypass = None;
-        plan.wrapper = true;
+    match rust_alloc::look(&image, &plan) {
+        Rust::Seen => {}
+        Rust::Wrapped => plan.wrapper = true,
+        Rust::Hidden(bypass) => plan.bypass = Some(bypass),
     }
     plan
 }

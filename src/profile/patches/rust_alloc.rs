@@ -55,25 +55,27 @@ pub fn name_of(allocator: Allocator) -> &'static str {
     }
 }
 
-/// Why Rust's allocations won't be seen in spite of the plan; `None` if they will be, or if
-/// nothing can be told.
-pub fn bypass(image: &Image, plan: &Plan) -> Option<Bypass> {
-    if !image.has_symbols {
-        let hidden = hidden_allocator(image)?;
-        return (!plan.allocators.contains(&hidden)).then_some(Bypass::Stripped(hidden));
-    }
-    let alloc = image.functions().iter().find(|function| {
-        let mut names = function.names.iter();
-        names.any(|name| is_rust_alloc(name))
-    })?;
-    (!leads_to_malloc(image, alloc, plan)).then_some(Bypass::Unknown)
+/// How Rust's allocations can be seen in spite of the plan.
+pub enum Rust {
+    /// They are, or nothing can be told.
+    Seen,
+    /// Only `taskheap::Alloc`, which wraps the allocator, can tell of them.
+    Wrapped,
+    Hidden(Bypass),
 }
 
-/// Is the allocator wrapped by `taskheap::Alloc`, so that it can tell?
-pub fn is_wrapped(image: &Image) -> bool {
-    let functions = image.functions().iter();
-    let mut names = functions.flat_map(|function| &function.names);
-    names.any(|name| name.contains("8taskheap4hook8listener"))
+pub fn look(image: &Image, plan: &Plan) -> Rust {
+    if !image.has_symbols {
+        return match hidden_allocator(image) {
+            Some(hidden) if !plan.allocators.contains(&hidden) => {
+                Rust::Hidden(Bypass::Stripped(hidden))
+            }
+            _ => Rust::Seen,
+        };
+    }
+    let mut functions = image.functions().iter();
+    let alloc = functions.find(|function| function.names.iter().any(|name| is_rust_alloc(name)));
+    alloc.map_or(Rust::Seen, |alloc| follow(image, alloc, plan))
 }
 
 /// What the compiler calls for every allocation, whatever its version makes of the name.
@@ -86,7 +88,8 @@ fn is_rust_alloc(symbol: &str) -> bool {
 /// Functions looked at on the way from `__rust_alloc`; the way itself is three calls long.
 const MOST_FUNCTIONS: usize = 200;
 
-fn leads_to_malloc(image: &Image, from: &Function, plan: &Plan) -> bool {
+fn follow(image: &Image, from: &Function, plan: &Plan) -> Rust {
+    let mut wrapped = false;
     let mut open = vec![from.start];
     let mut seen = HashSet::new();
     while let Some(start) = open.pop() {
@@ -99,10 +102,12 @@ fn leads_to_malloc(image: &Image, from: &Function, plan: &Plan) -> bool {
                 .any(|patch| (svma..svma + 5).contains(&patch.svma))
         };
         if patched(start) {
-            return true;
+            return Rust::Seen;
         }
         let function = image.function_at(start);
-        if function.is_some_and(|function| function.names.iter().any(|name| is_beside(name))) {
+        let names = function.map_or(&[][..], |function| &function.names);
+        wrapped |= names.iter().any(|name| name.contains(LISTENER));
+        if names.iter().any(|name| is_beside(name)) {
             continue;
         }
         // Without a symbol it is a stub that jumps to an imported function.
@@ -110,15 +115,22 @@ fn leads_to_malloc(image: &Image, from: &Function, plan: &Plan) -> bool {
         let leads = flow::leads(image, start, end);
         for branch in &leads.slots {
             match image.slot(branch.slot) {
-                Some(Slot::Import(name)) if is_malloc(name) => return true,
+                Some(Slot::Import(name)) if is_malloc(name) => return Rust::Seen,
                 Some(Slot::Own(svma)) => open.push(svma),
                 _ => {}
             }
         }
         open.extend(leads.branches.iter().map(|branch| branch.target));
     }
-    false
+    if wrapped {
+        Rust::Wrapped
+    } else {
+        Rust::Hidden(Bypass::Unknown)
+    }
 }
+
+/// In the mangled names of what `taskheap::Alloc` calls.
+const LISTENER: &str = "8taskheap4hook8listener";
 
 /// Code that runs when something has failed may allocate in any way it likes, and our own wrapper
 /// is not the allocator.
@@ -128,7 +140,7 @@ fn is_beside(name: &str) -> bool {
         "handle_alloc_error",
         "oom",
         "unwrap_failed",
-        "8taskheap4hook8listener",
+        LISTENER,
         "8taskheap6record",
     ]
     .iter()
