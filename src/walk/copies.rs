@@ -14,11 +14,11 @@ use super::image::Memory;
 use super::names::Names;
 use super::reach::{Marks, Reach};
 use super::scan::LARGE;
-use super::shape;
+use super::shape::{self, mix};
 use super::tree::{self, Tree};
 use super::verdict::Judge;
 use super::whose::{Attribution, Whose};
-use crate::profile::{self, ContextId, OwnerId, WalkCopies};
+use crate::profile::{self, ContextId, NodeId, OwnerId, WalkCopies};
 
 /// Smaller ones are found by their exact look, or not at all.
 const LEAST_OF_FAMILY: u64 = 1024;
@@ -45,6 +45,9 @@ struct Group {
     identical: bool,
     waste: u64,
     blank: u64,
+    /// One of the members.
+    first: u32,
+    node: Option<NodeId>,
     /// Bytes by node, of one member.
     nodes: HashMap<u32, u64>,
     /// Bytes by context, of all members.
@@ -78,18 +81,8 @@ impl<M: Memory> Finder<'_, M> {
         });
         found.extend(telling.filter_map(|members| self.group(members)));
         found.sort_by_key(|group| std::cmp::Reverse(group.bytes));
-        let mut merged: Vec<Group> = Vec::new();
-        let mut known: HashMap<(Whose, u64, bool), usize> = HashMap::new();
-        for group in found {
-            let key = (group.whose, group.holders, group.identical);
-            match known.get(&key) {
-                Some(&at) => merged[at].join(group),
-                None => {
-                    known.insert(key, merged.len());
-                    merged.push(group);
-                }
-            }
-        }
+        let found = self.joined_by_structure(found);
+        let mut merged = joined_by_holders(found);
         merged.sort_by_key(|group| {
             (
                 std::cmp::Reverse(group.waste),
@@ -98,6 +91,41 @@ impl<M: Memory> Finder<'_, M> {
         });
         merged.truncate(MOST_GROUPS);
         merged.iter().map(|group| self.row(group)).collect()
+    }
+
+    /// One structure that was reached by different ways looks different from above: groups of the
+    /// same code and nearly the same size whose contents are equal are one.
+    fn joined_by_structure(&self, found: Vec<Group>) -> Vec<Group> {
+        let judge = self.judge();
+        let mut joined: Vec<Group> = Vec::new();
+        let mut made_by: HashMap<(Whose, Option<NodeId>), Vec<usize>> = HashMap::new();
+        for group in found {
+            if group.whose == Whose::Instances || !group.identical {
+                joined.push(group);
+                continue;
+            }
+            let others = made_by.entry((group.whose, group.node)).or_default();
+            let same = others.iter().find(|&&at| {
+                let (a, b) = (joined[at].bytes_each as f64, group.bytes_each as f64);
+                let near = a.max(b) <= a.min(b) * NEARLY;
+                near && judge.are_identical(joined[at].first, group.first)
+            });
+            match same {
+                Some(&at) => joined[at].absorb(group),
+                None => {
+                    others.push(joined.len());
+                    joined.push(group);
+                }
+            }
+        }
+        joined
+    }
+
+    fn judge(&self) -> Judge<'_, M> {
+        Judge {
+            tree: self.tree,
+            comparer: self.comparer,
+        }
     }
 
     /// What holders of one kind have by one of their own pointers, made by the same code and of
@@ -155,14 +183,11 @@ impl<M: Memory> Finder<'_, M> {
     /// `None` if it says nothing.
     fn group(&self, members: &[u32]) -> Option<Group> {
         let (whose, holders) = self.attribution.of_members(members);
-        let verdict = Judge {
-            tree: self.tree,
-            comparer: self.comparer,
-        }
-        .judge(whose, members);
+        let verdict = self.judge().judge(whose, members);
         if whose == Whose::Instances && verdict.waste < LEAST_BYTES {
             return None;
         }
+        let nodes = self.nodes(members[0]);
         let count = members.len() as u64;
         let bytes: u64 = members.iter().map(|member| self.tree.bytes(*member)).sum();
         Some(Group {
@@ -177,7 +202,9 @@ impl<M: Memory> Finder<'_, M> {
             identical: verdict.identical,
             waste: verdict.waste,
             blank: members.iter().map(|member| self.blank(*member)).sum(),
-            nodes: self.nodes(members[0]),
+            first: members[0],
+            node: shape::common_node(self.names.heap, &nodes),
+            nodes,
             contexts: self.contexts(members),
         })
     }
@@ -227,7 +254,38 @@ impl<M: Memory> Finder<'_, M> {
     }
 }
 
+/// What the same holders have is one group.
+fn joined_by_holders(found: Vec<Group>) -> Vec<Group> {
+    let mut merged: Vec<Group> = Vec::new();
+    let mut known: HashMap<(Whose, u64, bool), usize> = HashMap::new();
+    for group in found {
+        let key = (group.whose, group.holders, group.identical);
+        match known.get(&key) {
+            Some(&at) => merged[at].join(group),
+            None => {
+                known.insert(key, merged.len());
+                merged.push(group);
+            }
+        }
+    }
+    merged
+}
+
 impl Group {
+    /// More copies of the same.
+    fn absorb(&mut self, other: Group) {
+        self.equal_share = self.equal_share.min(other.equal_share);
+        self.waste += other.waste + other.bytes_each;
+        self.copies += other.copies;
+        self.bytes += other.bytes;
+        self.bytes_each = self.bytes / self.copies;
+        self.blank += other.blank;
+        self.holders = mix(self.holders, other.holders);
+        for (context, bytes) in other.contexts {
+            *self.contexts.entry(context).or_default() += bytes;
+        }
+    }
+
     /// What the same holders have, too.
     fn join(&mut self, other: Group) {
         let whole = (self.bytes + other.bytes).max(1) as f64;

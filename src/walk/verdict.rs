@@ -73,6 +73,13 @@ impl<M: Memory> Judge<'_, M> {
         }
     }
 
+    pub(super) fn are_identical(&self, a: u32, b: u32) -> bool {
+        let sorted = |member: u32| self.comparer.sorted(self.tree.below(member));
+        let (a, b) = (sorted(a), sorted(b));
+        let equal = self.comparer.equal(&a, &b).bytes;
+        equal as f64 >= a.bytes.max(b.bytes) as f64 * IDENTICAL
+    }
+
     fn classes(&self, members: &[u32]) -> Vec<Class> {
         let digest = |&member: &u32| (self.comparer.digest(self.tree.below(member)), member);
         let mut digests: Vec<(u64, u32)> = members.iter().map(digest).collect();
