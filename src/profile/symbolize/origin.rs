@@ -347,11 +347,11 @@ mod tests {
         assert_eq!(by_path("server::handler", std_path), Origin::Own);
         assert_eq!(by_path("generic::f", std_path), Origin::Library);
         assert_eq!(
-            by_path("generic::f", "/work/generic/src/lib.rs"),
+            by_path("generic::f", "/home/dev/generic/src/lib.rs"),
             Origin::Own
         );
         assert_eq!(
-            by_path("serde_json::f", "/work/server/src/lib.rs"),
+            by_path("serde_json::f", "/home/dev/server/src/lib.rs"),
             Origin::Library
         );
         let plain = |name| own.by_name(name, Language::Plain, "libc.so.6");
@@ -362,12 +362,12 @@ mod tests {
     #[test]
     fn paths_are_shown_from_their_root() {
         assert_eq!(
-            shown_path("/work/app/src/main.rs", "/work/app"),
+            shown_path("/home/dev/app/src/main.rs", "/home/dev/app"),
             "src/main.rs"
         );
         assert_eq!(
-            shown_path("/work/app/src/main.rs", ""),
-            "/work/app/src/main.rs"
+            shown_path("/home/dev/app/src/main.rs", ""),
+            "/home/dev/app/src/main.rs"
         );
         assert_eq!(
             shown_path("/rustc/59807616e1/library/std/src/io.rs", ""),
