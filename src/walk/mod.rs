@@ -1,6 +1,6 @@
 //! One look at the heap of a stopped process, from outside.
 //!
-//! [`capture`] stops the process, copies what is needed and lets it go on; [`analyze`] turns the
+//! `capture` stops the process, copies what is needed and lets it go on; `analyze` turns the
 //! copy into facts about who holds what. Nothing is written into the process, and its contents
 //! never leave this one's memory except as keyed hashes.
 //!
@@ -84,7 +84,7 @@ impl Default for Options {
     }
 }
 
-/// What [`capture`] gives.
+/// What `capture` gives.
 pub struct Captured<T> {
     pub image: Image,
     /// As `copy` gave them; they belong into [`Heap::blocks`].
