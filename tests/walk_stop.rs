@@ -155,7 +155,11 @@ fn a_stopped_process_stays_stopped() {
     }
     for _ in 0..20 {
         look(pid).unwrap();
-        std::thread::sleep(Duration::from_millis(1));
+        // A thread that is let go runs for a moment, in the kernel, until it stands again.
+        let began = Instant::now();
+        while !all_stopped(pid) && began.elapsed() < Duration::from_secs(1) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         assert!(all_stopped(pid), "{:?}", states(pid));
     }
     signal(libc::SIGCONT);
