@@ -16,8 +16,10 @@ const STILL: f64 = 0.02;
 const REST_MS: u32 = 120;
 /// Or this many bytes: noise of a runtime.
 const NOISE: u64 = 64 << 10;
-/// Looked at again when the rest has lasted so many times as long as at the last look.
-const LONGER: u32 = 10;
+/// Looked at again when the rest has lasted so long, and then whenever it has lasted so many times
+/// as long as at the last look.
+const LONG_REST_MS: u32 = 1200;
+const LONGER: u32 = 3;
 const OUTGROWN: f64 = 1.5;
 const SHARE_OF_RUN: f64 = 0.05;
 /// Allowed before the run is long enough for its share to be anything.
@@ -77,7 +79,7 @@ impl Moments {
 
     fn compare(&self, live: u64, last: u64, rest: u32, at_rest: u32) -> Option<WalkReason> {
         let moved = live.abs_diff(last) > ((last as f64 * STILL * 2.0) as u64).max(NOISE);
-        let longer = rest >= at_rest.max(REST_MS) * LONGER;
+        let longer = rest >= (at_rest.max(REST_MS) * LONGER).max(LONG_REST_MS);
         if rest >= REST_MS && (moved || at_rest < REST_MS || longer) {
             return Some(match moved && live < last {
                 true => WalkReason::Fall,
