@@ -213,12 +213,18 @@ impl Group {
     fn used_each(&self) -> u64 {
         self.bytes.saturating_sub(self.blank) / self.copies.max(1)
     }
+
+    /// Of the waste, what is in use: empty pages are the same everywhere.
+    fn used_waste(&self) -> u64 {
+        let used = self.bytes.saturating_sub(self.blank) as f64 / self.bytes.max(1) as f64;
+        (self.waste as f64 * used) as u64
+    }
 }
 
 fn is_worth_telling(facts: &Facts, group: &Group) -> bool {
     let used = group.used_each();
     let in_use = used.saturating_mul(LEAST_USED) >= group.each;
-    if group.waste < facts.least() || !in_use {
+    if group.used_waste() < facts.least() || !in_use {
         return false;
     }
     let enough = match group.holder {

@@ -80,7 +80,7 @@ impl Rule for FinishedTasks {
                  JoinHandle, or spawn on a TaskTracker"
             }
         };
-        let where_spawned = places::made_in(spawned.as_ref()).replace(", made in", ", spawned in");
+        let where_spawned = places::spawned_in(spawned.as_ref());
         Finding {
             kind: Kind::FinishedTasks,
             title: format!(

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use super::claims::{Claims, Ledger};
 use super::facts::Facts;
-use super::{Rule, size};
+use super::{Rule, places, size};
 use crate::analyze::figures::count;
 use crate::analyze::{Finding, Kind};
 use crate::profile::{OwnerId, Site};
@@ -85,7 +85,7 @@ impl Rule for LargeFuture {
         };
         let place = match (&site.file, site.line) {
             (Some(file), Some(line)) => {
-                format!(" ({}:{line})", file.rsplit('/').next().unwrap_or(file))
+                format!(" ({}:{line})", places::short(file))
             }
             _ => String::new(),
         };

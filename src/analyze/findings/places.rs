@@ -30,34 +30,59 @@ pub fn of_most(facts: &Facts, claims: &Claims) -> Option<Site> {
     site.map(|(site, _)| site)
 }
 
-/// The frame under which the whole structure is made, unless it only leads to a library in which
-/// most of the structure is made: then the frame that calls the library.
+/// The frame under which the whole structure is made, and the library in which most of it is. If
+/// that frame only leads to code that calls a library, the frame that calls it.
 pub fn of_structure(facts: &Facts, node: Option<NodeId>, claims: &Claims) -> Option<Site> {
-    let whole = node.map(|node| facts.site(node));
     let most = of_most(facts, claims);
-    match (&whole, &most) {
-        (Some(whole), Some(most)) if whole.library.is_none() && most.library.is_some() => {
-            Some(most.clone())
-        }
-        (None, _) => most,
-        _ => whole,
+    let Some(whole) = node.map(|node| facts.site(node)) else {
+        return most;
+    };
+    match most {
+        Some(most) if whole.library.is_none() && most.library.is_some() => Some(most),
+        Some(most) => Some(Site {
+            library: most.library.or(whole.library),
+            ..whole
+        }),
+        None => Some(whole),
     }
 }
 
-/// ` in server::parse (rules.rs:12) through serde_json`; empty if the place is not known.
+/// `, made in server::parse (rules.rs:12) through serde_json`; empty if the place is not known.
 pub fn made_in(site: Option<&Site>) -> String {
+    at("made in", site)
+}
+
+/// `, spawned in server::main (main.rs:12)`.
+pub fn spawned_in(site: Option<&Site>) -> String {
+    let spawner = site.map(|site| Site {
+        library: None,
+        ..site.clone()
+    });
+    at("spawned in", spawner.as_ref())
+}
+
+fn at(what: &str, site: Option<&Site>) -> String {
     let Some(site) = site else {
         return String::new();
     };
-    let mut text = format!(", made in {}", plain(&site.function));
+    let mut text = format!(", {what} {}", plain(&site.function));
     if let (Some(file), Some(line)) = (&site.file, site.line) {
-        let name = file.rsplit('/').next().unwrap_or(file);
-        text.push_str(&format!(" ({name}:{line})"));
+        text.push_str(&format!(" ({}:{line})", short(file)));
     }
     if let Some(library) = &site.library {
         text.push_str(&format!(" through {library}"));
     }
     text
+}
+
+/// The file's name, with its folder where many files have that name.
+pub fn short(file: &str) -> &str {
+    let name_at = file.rfind('/').map_or(0, |at| at + 1);
+    if !matches!(&file[name_at..], "mod.rs" | "lib.rs" | "main.rs") {
+        return &file[name_at..];
+    }
+    let folder = file[..name_at.saturating_sub(1)].rfind('/');
+    &file[folder.map_or(0, |at| at + 1)..]
 }
 
 /// `a::T::clone` of `<a::T as core::clone::Clone>::clone`.
@@ -86,7 +111,15 @@ pub fn plain(function: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::plain;
+    use super::{plain, short};
+
+    #[test]
+    fn files_of_common_names_show_their_folder() {
+        assert_eq!(short("/a/axum-0.8.9/src/serve/mod.rs"), "serve/mod.rs");
+        assert_eq!(short("src/main.rs"), "src/main.rs");
+        assert_eq!(short("main.rs"), "main.rs");
+        assert_eq!(short("src/rules.rs"), "rules.rs");
+    }
 
     #[test]
     fn an_implementation_is_named_by_its_type() {
