@@ -22,6 +22,8 @@ mod oversized;
 mod owner_gone;
 mod places;
 mod retained;
+#[cfg(test)]
+mod tests;
 mod thread_locals;
 mod thread_stacks;
 
