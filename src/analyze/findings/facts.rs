@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::claims::Claims;
 use crate::analyze::sites::SiteTable;
 use crate::profile::{
-    ContextId, HeldBy, Memory, NodeId, Origin, Owner, OwnerId, Profile, Site, Walk, WalkReason,
+    ContextId, HeldBy, Memory, NodeId, Origin, Owner, OwnerId, Profile, Site, Walk,
 };
 
 /// Nothing smaller than this is a finding, and nothing that is so small a part of the heap.
@@ -110,14 +110,21 @@ impl<'a> Facts<'a> {
         })
     }
 
-    /// The memory of the last moment at which the program was still at work, if it stayed so for
+    /// The memory of the last moment at which the program was still at work, if it had been so for
     /// a while: what an allocator keeps for a moment says nothing.
     pub fn lasting_memory(&self) -> Option<&'a Memory> {
         const A_WHILE_S: f64 = 0.5;
         let memory = self.profile.memory.as_ref()?;
-        let walk = self.profile.walks.iter().find(|w| w.at_s == memory.at_s)?;
-        let lasts = self.profile.program.duration_s - memory.at_s >= A_WHILE_S;
-        (lasts || walk.reason != WalkReason::Exit && self.is_running()).then_some(memory)
+        let walks = &self.profile.walks;
+        let at = walks.iter().rposition(|walk| walk.at_s == memory.at_s)?;
+        // As little was live, and as much was kept.
+        let alike = |walk: &&Walk| {
+            walk.live_bytes / 2 <= walks[at].live_bytes
+                && walk.memory.retained_bytes >= memory.retained_bytes / 2
+        };
+        let since = walks[..=at].iter().rev().take_while(alike).last()?;
+        let lasted = self.profile.program.duration_s - since.at_s >= A_WHILE_S;
+        (lasted || self.is_running()).then_some(memory)
     }
 
     fn is_running(&self) -> bool {

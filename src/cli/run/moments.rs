@@ -37,7 +37,9 @@ pub struct Moments {
     since_ms: u32,
     /// Live bytes at the last walk, and how long the rest had lasted then; none before the first.
     walked: Option<(u64, u32)>,
-    rest_when_due: u32,
+    /// The same, as of the last question whether a walk is due: what the walk itself counts may
+    /// differ from the samples by what threads have not yet added up.
+    asked: (u64, u32),
     /// Pauses since the start; since the first rest, once there was one.
     paused: Duration,
     rested: bool,
@@ -62,12 +64,12 @@ impl Moments {
 
     /// Why a walk is due now, if it is.
     pub fn due(&mut self, now_ms: u32, live: u64) -> Option<WalkReason> {
+        let rest = now_ms.saturating_sub(self.since_ms);
+        self.asked = (live, rest);
         if self.limit.is_some_and(|limit| live >= limit) && !self.limit_crossed {
             self.limit_crossed = true;
             return Some(WalkReason::Limit);
         }
-        let rest = now_ms.saturating_sub(self.since_ms);
-        self.rest_when_due = rest;
         let reason = match self.walked {
             None if rest >= REST_MS => Some(WalkReason::Plateau),
             None if live > SMALL => Some(WalkReason::Growth),
@@ -103,8 +105,8 @@ impl Moments {
     }
 
     /// The walk that was due is made. While it stopped the program, nothing rested.
-    pub fn walked(&mut self, now_ms: u32, live: u64, pause: Duration) {
-        let rest = self.rest_when_due;
+    pub fn walked(&mut self, now_ms: u32, pause: Duration) {
+        let (live, rest) = self.asked;
         let stopped = u32::try_from(pause.as_millis()).unwrap_or(u32::MAX);
         self.since_ms = self.since_ms.saturating_add(stopped).min(now_ms);
         self.walked = Some((live, rest));
@@ -139,7 +141,7 @@ mod tests {
         for now in (0..until_ms).step_by(5) {
             moments.observe(now, curve(now));
             if let Some(reason) = moments.due(now, curve(now)) {
-                moments.walked(now, curve(now), pause);
+                moments.walked(now, pause);
                 found.push((now, reason));
             }
         }
@@ -207,7 +209,7 @@ mod tests {
     fn the_limit_is_walked_once() {
         let mut moments = Moments::new(Some(10 * MB));
         assert_eq!(moments.due(0, 20 * MB), Some(WalkReason::Limit));
-        moments.walked(0, 20 * MB, Duration::ZERO);
+        moments.walked(0, Duration::ZERO);
         assert_eq!(moments.due(5, 20 * MB), None);
     }
 }

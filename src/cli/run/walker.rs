@@ -47,8 +47,8 @@ struct Running {
 #[derive(Default)]
 struct Results {
     walks: Vec<Walk>,
-    /// Pauses that the moments have not been told of yet: (live bytes, pause).
-    pauses: Vec<(u64, Duration)>,
+    /// Pauses that the moments have not been told of yet.
+    pauses: Vec<Duration>,
     error: Option<String>,
 }
 
@@ -131,8 +131,8 @@ impl Walker {
     }
 
     fn note_pauses(&mut self, now_ms: u32) {
-        for (live, pause) in std::mem::take(&mut lock(&self.results).pauses) {
-            self.moments.walked(now_ms, live, pause);
+        for pause in std::mem::take(&mut lock(&self.results).pauses) {
+            self.moments.walked(now_ms, pause);
         }
     }
 
@@ -203,10 +203,7 @@ impl Job {
                 return;
             }
         };
-        let live = captured.blocks.iter().map(|block| block.size).sum();
-        lock(&self.results)
-            .pauses
-            .push((live, captured.image.pause));
+        lock(&self.results).pauses.push(captured.image.pause);
         self.copied.store(true, Release);
         let (tables, maps, said) = captured.tables;
         let exe = self.recorded.exe();
