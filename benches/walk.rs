@@ -13,7 +13,8 @@ use taskheap::walk::{
 };
 
 /// Name, blocks, words of each, and how far pointers lead, in blocks.
-const HEAPS: [(&str, usize, usize, usize); 4] = [
+const HEAPS: [(&str, usize, usize, usize); 5] = [
+    ("1,000 blocks of 64 bytes", 1_000, 8, 64),
     (
         "10 million blocks of 64 bytes, near pointers",
         10_000_000,

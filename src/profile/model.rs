@@ -271,6 +271,7 @@ pub struct Walk {
     pub copies: Vec<WalkCopies>,
     pub leaks: Vec<WalkLeak>,
     pub oversized: Vec<WalkOversized>,
+    pub pinned: Vec<WalkPinned>,
     pub owner_gone: Vec<WalkOwnerGone>,
     /// Who holds the blocks of each context: every live byte is in exactly one row.
     pub held: Vec<WalkHeld>,
@@ -441,6 +442,21 @@ pub struct WalkOversized {
     pub untouched_bytes: u64,
     /// Of the resident rest: zero, or the allocator's leftovers that no owner wrote.
     pub zero_bytes: u64,
+    /// Of the rest: room in a collection that has no element there.
+    pub spare_bytes: u64,
+    /// How many owners hold them.
+    pub owners: u64,
+}
+
+/// Blocks of one context that are kept by small slices (`Bytes`) only.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WalkPinned {
+    pub context: Option<ContextId>,
+    pub blocks: u64,
+    pub bytes: u64,
+    /// What the slices show.
+    pub used_bytes: u64,
     /// How many owners hold them.
     pub owners: u64,
 }

@@ -164,6 +164,7 @@ impl Profile {
         nodes.flatten().try_for_each(|id| self.has_node(id))?;
         let contexts = (walk.leaks.iter().flat_map(|l| [l.context, l.root_context]))
             .chain(walk.oversized.iter().map(|o| o.context))
+            .chain(walk.pinned.iter().map(|p| p.context))
             .chain(walk.owner_gone.iter().map(|o| o.context));
         contexts.flatten().try_for_each(|id| self.has_context(id))?;
         let copies = walk.copies.iter().flat_map(|c| &c.contexts);
@@ -287,6 +288,9 @@ fn walk_sums(walk: &Walk) -> Checked {
         walk.oversized.iter().map(|o| o.untouched_bytes),
     )?;
     sum("oversized", walk.oversized.iter().map(|o| o.zero_bytes))?;
+    sum("oversized", walk.oversized.iter().map(|o| o.spare_bytes))?;
+    sum("pinned", walk.pinned.iter().map(|p| p.bytes))?;
+    sum("pinned", walk.pinned.iter().map(|p| p.used_bytes))?;
     sum("owner gone", walk.owner_gone.iter().map(|o| o.bytes))?;
     sum("owner gone", walk.owner_gone.iter().map(|o| o.owners))
 }

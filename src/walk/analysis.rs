@@ -1,6 +1,7 @@
 //! From a captured heap to facts, in the order in which they depend on each other.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::time::Instant;
 
 use super::cells;
@@ -13,14 +14,14 @@ use super::image::{Image, Memory};
 use super::index::{BlockIndex, MAX_BLOCKS};
 use super::names::Names;
 use super::reach::{self, Marks, Reach};
-use super::regions::Region;
+use super::regions::{Region, Span};
 use super::roots::{Collector, Holder};
 use super::scan::{Key, Scan};
 use super::shape::{self, Makers};
 use super::tree::Tree;
 use super::verdict;
 use super::whose::Attribution;
-use super::{account, gone, held, leaks, oversized};
+use super::{account, gone, held, leaks, oversized, usage};
 use crate::profile;
 use crate::sys::maps;
 
@@ -31,7 +32,7 @@ pub fn analyze(image: &Image, heap: &mut Heap, roots: &Roots) -> profile::Walk {
     heap.blocks.truncate(MAX_BLOCKS);
     let heap = &*heap;
     let index = BlockIndex::new(&heap.blocks);
-    let scan = Scan::run(&heap.blocks, &index, image, Key::random());
+    let mut scan = Scan::run(&heap.blocks, &index, image, Key::random());
     let is_code = |word: u64| maps::find(&image.mappings, word).is_some_and(|m| m.executable);
     let cells = cells::find(heap, &index, image, is_code);
     let threads = threads(image, heap);
@@ -42,7 +43,8 @@ pub fn analyze(image: &Image, heap: &mut Heap, roots: &Roots) -> profile::Walk {
         index: &index,
         threads: &threads,
     };
-    let set = collector.collect(&cells);
+    let set = collector.collect(&cells, &mut scan.references);
+    let scan = scan;
     let cell_blocks: Vec<u32> = cells.iter().map(|cell| cell.block).collect();
     let counts_owners = |block: u32| counts_owners(image, heap, block);
     let reach = reach::paint(&heap.blocks, &scan, &set, &cell_blocks, counts_owners);
@@ -86,6 +88,18 @@ pub fn analyze(image: &Image, heap: &mut Heap, roots: &Roots) -> profile::Walk {
         comparer: &comparer,
         attribution: &attribution,
     };
+    let read_only = read_only(image);
+    let reader = usage::Reader {
+        heap,
+        memory: image,
+        read_only: &read_only,
+    };
+    let unused = oversized::Finder {
+        heap,
+        scan: &scan,
+        reach: &reach,
+        usage: &reader.read(&scan.references),
+    };
     let walker_bytes = image.own_bytes()
         + index.own_bytes()
         + scan.own_bytes()
@@ -108,7 +122,8 @@ pub fn analyze(image: &Image, heap: &mut Heap, roots: &Roots) -> profile::Walk {
         leaks: leaks::find(heap, &scan, &reach, |lost| {
             search(image, heap, &reach, lost)
         }),
-        oversized: oversized::find(heap, &scan, &reach),
+        oversized: unused.oversized(),
+        pinned: unused.pinned(),
         owner_gone: gone::find(heap, &reach, &names),
         memory: account::memory(image, heap),
         analysis_s: began.elapsed().as_secs_f64(),
@@ -119,10 +134,11 @@ pub fn analyze(image: &Image, heap: &mut Heap, roots: &Roots) -> profile::Walk {
 /// Threads as the recorder knows them, and those that it does not.
 fn threads(image: &Image, heap: &Heap) -> Vec<ThreadInfo> {
     let mut threads = heap.threads.clone();
+    let known: HashMap<i32, usize> = threads.iter().map(|t| t.tid).zip(0..).collect();
     for stopped in &image.threads {
-        match threads.iter_mut().find(|thread| thread.tid == stopped.tid) {
-            Some(thread) if stopped.thread_pointer != 0 => {
-                thread.thread_pointer = stopped.thread_pointer;
+        match known.get(&stopped.tid) {
+            Some(&at) if stopped.thread_pointer != 0 => {
+                threads[at].thread_pointer = stopped.thread_pointer;
             }
             Some(_) => {}
             None => threads.push(ThreadInfo {
@@ -133,6 +149,13 @@ fn threads(image: &Image, heap: &Heap) -> Vec<ThreadInfo> {
         }
     }
     threads
+}
+
+/// Where tables of functions lie.
+fn read_only(image: &Image) -> Vec<Range<u64>> {
+    let is_table = |span: &&Span| matches!(span.region, Region::ReadOnly | Region::Data);
+    let spans = image.spans.iter().filter(is_table);
+    spans.map(|span| span.start..span.end).collect()
 }
 
 /// Does the block start with two small counters, of which the first is more than one? So does
@@ -158,10 +181,13 @@ fn search(image: &Image, heap: &Heap, reach: &Reach, lost: &[u32]) -> Hidden {
     }
     for (number, block) in (0u32..).zip(&heap.blocks) {
         if !reach.is_leaked(number) {
-            let end = block.address.saturating_add(block.size);
-            search.look(image, block.address, end);
-            search.look_for_links(image, block.context, block.address, end);
+            search.look(
+                image,
+                block.address,
+                block.address.saturating_add(block.size),
+            );
         }
+        search.look_for_links(image, block);
     }
     search.finish()
 }

@@ -13,7 +13,7 @@ use super::heap::Block;
 use super::image::{Arena, Image, Segment};
 use super::pages::PageSet;
 use super::regions::{Classifier, Region, Span};
-use super::stop::Stop;
+use super::stop::{Stop, StoppedThread};
 use super::{Captured, Options, WalkError};
 use crate::sys::held;
 use crate::sys::maps::{self, Mapping};
@@ -85,7 +85,7 @@ fn stop_and_copy<T>(
     let live = pages_of(&blocks);
     let spans = Classifier {
         mappings: &mappings,
-        threads: &stop.threads,
+        threads: by_thread_pointer(&stop.threads),
         live: &live,
         memory: &memory,
         allocator_maps: &noted.allocator_maps,
@@ -121,6 +121,12 @@ fn stop_and_copy<T>(
         blocks,
         tables,
     })
+}
+
+fn by_thread_pointer(threads: &[StoppedThread]) -> Vec<&StoppedThread> {
+    let mut threads: Vec<&StoppedThread> = threads.iter().collect();
+    threads.sort_unstable_by_key(|thread| thread.thread_pointer);
+    threads
 }
 
 fn pages_of(blocks: &[Block]) -> PageSet {

@@ -1,13 +1,13 @@
 //! Who is there and what each has: tasks, threads, thread-locals, statics.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::cells::Cell;
 use super::heap::{Heap, OwnerKind, RowState, ThreadInfo};
 use super::image::Image;
 use super::names::Names;
 use super::reach::{NOBODY, Reach, SHARED};
-use super::regions::Region;
+use super::regions::{Region, Span};
 use super::roots::Holder;
 use super::shape::Makers;
 use crate::profile::{
@@ -124,20 +124,19 @@ pub(super) fn threads(
             .get(type_of(row) as usize)
             .map_or("", |o| &o.name)
     };
-    for thread in threads {
-        let stopped = image.threads.iter().any(|t| t.tid == thread.tid);
-        if !stopped {
-            continue;
-        }
+    let stopped: HashSet<i32> = image.threads.iter().map(|thread| thread.tid).collect();
+    let stacks: HashMap<i32, &Span> = image.spans.iter().filter_map(stack_of).collect();
+    for thread in threads
+        .iter()
+        .filter(|thread| stopped.contains(&thread.tid))
+    {
         let (row, reserved) = names.entry(name_of(thread.row)).or_default();
         row.count += 1;
-        let mine = |span: &&super::regions::Span| match span.region {
-            Region::Stack { tid, .. } => tid == thread.tid,
-            _ => false,
-        };
-        if let Some(span) = image.spans.iter().find(mine) {
+        if let Some(span) = stacks.get(&thread.tid) {
             row.stack_resident += span.rss;
-            reserved.push(span.end - span.start);
+            // What the recorder knows of a stack may be only the part that is in use.
+            let known = thread.stack_high.saturating_sub(thread.stack_low);
+            reserved.push(known.max(span.end - span.start));
         }
     }
     for (number, row) in heap.rows.iter().enumerate() {
@@ -162,6 +161,14 @@ pub(super) fn threads(
         .collect();
     rows.sort_by(|a, b| a.name.cmp(&b.name));
     rows
+}
+
+/// The thread whose stack the span is, and the span.
+fn stack_of(span: &Span) -> Option<(i32, &Span)> {
+    match span.region {
+        Region::Stack { tid, .. } => Some((tid, span)),
+        _ => None,
+    }
 }
 
 /// Blocks of each thread-local's threads, for a comparison of their values.

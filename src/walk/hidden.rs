@@ -9,12 +9,15 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::heap::Heap;
+use super::heap::{Block, Heap};
 use super::image::Memory;
 use super::scan::words;
 
 /// How many blocks of one context are tried for masked pointers: differences of all pairs.
 const SAMPLE: usize = 48;
+
+/// Words from here on are no pointers of a program.
+const NO_POINTER: u64 = 1 << 47;
 
 /// Ways to hide a pointer.
 const WAYS: usize = 12;
@@ -42,7 +45,7 @@ pub(super) struct Search<'a> {
     /// Low 32 bits of starts, plain and shifted by 3 and by 4.
     halves: HashMap<u32, Vec<u32>>,
     /// Differences (by exclusive or) of pairs of one context.
-    pairs: HashMap<u64, (u32, u32)>,
+    pairs: HashMap<u64, Vec<u32>>,
     /// Blocks found, for each way.
     found: [HashSet<u32>; WAYS],
     samples: HashMap<u32, Vec<u64>>,
@@ -76,8 +79,8 @@ impl<'a> Search<'a> {
         for sample in search.samples.values() {
             for (at, &a) in sample.iter().enumerate() {
                 for &b in &sample[at + 1..] {
-                    let pair = (search.starts[&a], search.starts[&b]);
-                    search.pairs.insert(a ^ b, pair);
+                    let pair = [search.starts[&a], search.starts[&b]];
+                    search.pairs.entry(a ^ b).or_default().extend(pair);
                 }
             }
         }
@@ -124,39 +127,37 @@ impl<'a> Search<'a> {
                 self.found[way].extend(blocks);
             }
         }
-        if before >= 4096
-            && let Some(&(a, b)) = self.pairs.get(&(word ^ before))
+        // Neighbours that are masked with one key differ as their pointers do. Plain pointers and
+        // small numbers in an array do so, too, by chance.
+        if word >= NO_POINTER
+            && before >= NO_POINTER
+            && let Some(blocks) = self.pairs.get(&(word ^ before))
         {
-            self.found[MASKED].extend([a, b]);
+            self.found[MASKED].extend(blocks);
         }
     }
 
-    /// Looks at a reachable block of a context that also leaks: an element of a list whose links
-    /// are the exclusive or of both neighbours.
-    pub(super) fn look_for_links(
-        &mut self,
-        memory: &impl Memory,
-        context: u32,
-        start: u64,
-        end: u64,
-    ) {
-        let Some(sample) = self.samples.get(&context) else {
+    /// Looks at a block of a context that leaks: an element of a list whose links are the exclusive
+    /// or of both neighbours. A small number leads from many blocks to many others: it proves
+    /// nothing.
+    pub(super) fn look_for_links(&mut self, memory: &impl Memory, block: &Block) {
+        const NEIGHBOURS: usize = 2;
+        let Some(sample) = self.samples.get(&block.context) else {
             return;
         };
-        let found = &mut self.found[LINKED];
-        let heap = self.heap;
+        let blocks = &self.heap.blocks;
         let is_sibling = |address: u64| {
-            let at = heap
-                .blocks
-                .binary_search_by_key(&address, |block| block.address);
-            at.is_ok_and(|at| heap.blocks[at].context == context)
+            let at = blocks.binary_search_by_key(&address, |block| block.address);
+            at.is_ok_and(|at| blocks[at].context == block.context)
         };
-        memory.visit(start, end, |_, bytes| {
-            for word in words(bytes).filter(|word| (16..1 << 47).contains(word)) {
-                for &address in sample {
-                    if is_sibling(word ^ address) {
-                        found.insert(self.starts[&address]);
-                    }
+        let end = block.address.saturating_add(block.size);
+        memory.visit(block.address, end, |_, bytes| {
+            for word in words(bytes).filter(|word| (16..NO_POINTER).contains(word)) {
+                let linked = sample.iter().filter(|address| is_sibling(word ^ **address));
+                let linked: Vec<&u64> = linked.take(NEIGHBOURS + 1).collect();
+                if linked.len() <= NEIGHBOURS {
+                    let found = linked.into_iter().map(|address| self.starts[address]);
+                    self.found[LINKED].extend(found);
                 }
             }
         });

@@ -131,6 +131,11 @@ impl<'a> BlockIndex<'a> {
         self.look_up(address)
     }
 
+    #[inline]
+    pub(super) fn block(&self, number: u32) -> &Block {
+        &self.blocks[number as usize]
+    }
+
     /// May the address lie in a block? Quick, and seldom wrongly true.
     #[inline]
     pub(super) fn may_find(&self, address: u64) -> bool {

@@ -39,6 +39,7 @@ mod scan;
 mod shape;
 mod stop;
 mod tree;
+mod usage;
 mod verdict;
 mod whose;
 #[cfg(test)]

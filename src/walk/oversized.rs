@@ -1,38 +1,98 @@
-//! Large blocks that are hardly used: never touched, or zero from end to end.
+//! Large blocks that are hardly used: never touched, zero from end to end, or left by their owner's
+//! elements; and such as only a small slice keeps.
 
 use std::collections::{HashMap, HashSet};
 
 use super::heap::Heap;
 use super::reach::{NOBODY, Reach, SHARED};
-use super::scan::Scan;
-use crate::profile::{ContextId, WalkOversized};
+use super::scan::{LargeFacts, Scan};
+use super::usage::Usage;
+use crate::profile::{ContextId, WalkOversized, WalkPinned};
 
-/// One row for each context, largest first. A block counts if half of it or more is unused.
-pub(super) fn find(heap: &Heap, scan: &Scan, reach: &Reach) -> Vec<WalkOversized> {
-    let mut rows: HashMap<u32, (WalkOversized, HashSet<u64>)> = HashMap::new();
-    for facts in &scan.large {
-        let block = heap.blocks[facts.block as usize];
-        if (facts.untouched + facts.zero) * 2 < block.size {
-            continue;
+/// Of a pinned block, at most one byte of so many is used.
+const PINNED: u64 = 4;
+
+pub(super) struct Finder<'a> {
+    pub(super) heap: &'a Heap,
+    pub(super) scan: &'a Scan,
+    pub(super) reach: &'a Reach,
+    pub(super) usage: &'a HashMap<u32, Usage>,
+}
+
+impl Finder<'_> {
+    /// One row for each context, largest first. A block counts if half of it or more is unused.
+    pub(super) fn oversized(&self) -> Vec<WalkOversized> {
+        let mut rows: HashMap<u32, (WalkOversized, HashSet<u64>)> = HashMap::new();
+        for facts in &self.scan.large {
+            let block = self.heap.blocks[facts.block as usize];
+            let spare = self.spare(facts, block.size);
+            if (facts.untouched + facts.zero + spare) * 2 < block.size {
+                continue;
+            }
+            let (row, owners) = rows.entry(block.context).or_default();
+            row.blocks += 1;
+            row.bytes += block.size;
+            row.untouched_bytes += facts.untouched;
+            row.zero_bytes += facts.zero;
+            row.spare_bytes += spare;
+            owners.insert(self.owner(facts.block));
         }
-        let (row, owners) = rows.entry(block.context).or_default();
-        row.blocks += 1;
-        row.bytes += block.size;
-        row.untouched_bytes += facts.untouched;
-        row.zero_bytes += facts.zero;
-        owners.insert(match reach.colour[facts.block as usize] {
-            NOBODY | SHARED => 1 << 32 | u64::from(block.row),
-            holder => u64::from(holder),
-        });
+        let mut rows: Vec<WalkOversized> = rows
+            .into_iter()
+            .map(|(context, (row, owners))| WalkOversized {
+                context: Some(ContextId(context)),
+                owners: owners.len() as u64,
+                ..row
+            })
+            .collect();
+        rows.sort_by_key(|row| (std::cmp::Reverse(row.bytes), row.context));
+        rows
     }
-    let mut rows: Vec<WalkOversized> = rows
-        .into_iter()
-        .map(|(context, (row, owners))| WalkOversized {
-            context: Some(ContextId(context)),
-            owners: owners.len() as u64,
-            ..row
-        })
-        .collect();
-    rows.sort_by_key(|row| (std::cmp::Reverse(row.bytes), row.context));
-    rows
+
+    /// Beyond what is untouched or zero: room that the owner of the block has no elements in.
+    fn spare(&self, facts: &LargeFacts, size: u64) -> u64 {
+        match self.usage.get(&facts.block) {
+            Some(Usage::Filled(used)) => {
+                (size - used.min(&size)).saturating_sub(facts.untouched + facts.zero)
+            }
+            _ => 0,
+        }
+    }
+
+    /// One row for each context, largest first.
+    pub(super) fn pinned(&self) -> Vec<WalkPinned> {
+        let mut rows: HashMap<u32, (WalkPinned, HashSet<u64>)> = HashMap::new();
+        for (&number, usage) in self.usage {
+            let block = self.heap.blocks[number as usize];
+            let Usage::Sliced(used) = *usage else {
+                continue;
+            };
+            if used > block.size / PINNED || self.reach.is_leaked(number) {
+                continue;
+            }
+            let (row, owners) = rows.entry(block.context).or_default();
+            row.blocks += 1;
+            row.bytes += block.size;
+            row.used_bytes += used;
+            owners.insert(self.owner(number));
+        }
+        let mut rows: Vec<WalkPinned> = rows
+            .into_iter()
+            .map(|(context, (row, owners))| WalkPinned {
+                context: Some(ContextId(context)),
+                owners: owners.len() as u64,
+                ..row
+            })
+            .collect();
+        rows.sort_by_key(|row| (std::cmp::Reverse(row.bytes), row.context));
+        rows
+    }
+
+    /// A number for whoever holds the block, or made it if several hold it.
+    fn owner(&self, block: u32) -> u64 {
+        match self.reach.colour[block as usize] {
+            NOBODY | SHARED => 1 << 32 | u64::from(self.heap.blocks[block as usize].row),
+            holder => u64::from(holder),
+        }
+    }
 }

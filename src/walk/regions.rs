@@ -71,7 +71,8 @@ pub(super) const CONTROL_BLOCK: u64 = 2304;
 
 pub(super) struct Classifier<'a> {
     pub(super) mappings: &'a [Mapping],
-    pub(super) threads: &'a [StoppedThread],
+    /// Ascending by thread pointer.
+    pub(super) threads: Vec<&'a StoppedThread>,
     /// Pages with live blocks.
     pub(super) live: &'a PageSet,
     pub(super) memory: &'a ProcessMemory,
@@ -123,7 +124,7 @@ impl Classifier<'_> {
 
     /// The stack of the first thread.
     fn first_stack(&self, mapping: &Mapping) -> Region {
-        let on_it = |t: &&StoppedThread| mapping.contains(t.stack_pointer);
+        let on_it = |t: &&&StoppedThread| mapping.contains(t.stack_pointer);
         match self.threads.iter().find(on_it) {
             Some(thread) => Region::Stack {
                 tid: thread.tid,
@@ -211,11 +212,11 @@ impl Classifier<'_> {
     /// The end of the stack that the mapping starts with, if it does.
     fn stack_at(&self, mapping: &Mapping, guarded: bool) -> Option<(u64, Region)> {
         let end_of = |control: u64| (control + CONTROL_BLOCK).next_multiple_of(PAGE);
-        let owners = self
+        let first = self
             .threads
-            .iter()
-            .filter(|t| mapping.contains(t.thread_pointer) && t.thread_pointer != 0);
-        if let Some(thread) = owners.min_by_key(|t| t.thread_pointer) {
+            .partition_point(|t| t.thread_pointer < mapping.start);
+        let owner = self.threads.get(first);
+        if let Some(thread) = owner.filter(|t| mapping.contains(t.thread_pointer)) {
             let end = end_of(thread.thread_pointer).min(mapping.end);
             let on_it = (mapping.start..end).contains(&thread.stack_pointer);
             if !on_it && !guarded {

@@ -5,6 +5,7 @@
 //! what has no name belongs to a collective root. A stack is a root of lesser right: it is full of
 //! references to what others own, and of pointers that nobody will read again.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use super::cells::Cell;
@@ -13,6 +14,7 @@ use super::image::{Image, Memory};
 use super::index::{BlockIndex, Hit};
 use super::regions::{CONTROL_BLOCK, Region};
 use super::scan::{INTERIOR, words};
+use super::usage::References;
 
 /// A root.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -89,6 +91,12 @@ impl RootSet {
 /// A piece of memory that belongs to a holder; `None` to nobody.
 type Piece = (Range<u64>, Option<Holder>);
 
+/// What a sweep finds.
+struct Found<'a> {
+    pointers: Vec<(Holder, u32)>,
+    references: &'a mut References,
+}
+
 /// Collects the pointers of everything that is not a block.
 pub(super) struct Collector<'a> {
     pub(super) image: &'a Image,
@@ -100,25 +108,34 @@ pub(super) struct Collector<'a> {
 }
 
 impl Collector<'_> {
-    pub(super) fn collect(&self, cells: &[Cell]) -> RootSet {
-        let mut pointers = Vec::new();
+    /// All roots. Places of pointers to large blocks are added to `references`, but for those on
+    /// stacks: what lies there need not be in use.
+    pub(super) fn collect(&self, cells: &[Cell], references: &mut References) -> RootSet {
+        let mut found = Found {
+            pointers: Vec::new(),
+            references,
+        };
         let pieces = self.named_pieces();
+        let numbers: HashMap<i32, u32> = self.threads.iter().map(|t| t.tid).zip(0..).collect();
+        let thread = |tid: i32| numbers.get(&tid).copied().unwrap_or(0);
         for span in &self.image.spans {
             let (start, rest) = match span.region {
-                Region::Stack { tid, used } => (used, Holder::Stack(self.thread(tid))),
+                Region::Stack { tid, used } => (used, Holder::Stack(thread(tid))),
                 Region::Data => (span.start, Holder::Data),
                 Region::Other => (span.start, Holder::Elsewhere),
                 // All that is used again when a thread takes the stack over: the vector of
                 // thread-local storage, whose address is the second word.
                 Region::RetiredStack { control } => {
                     let vector = self.index.find(self.image.word(control + 8));
-                    pointers.extend(vector.map(|hit| (Holder::Elsewhere, edge(hit))));
+                    found
+                        .pointers
+                        .extend(vector.map(|hit| (Holder::Elsewhere, edge(hit))));
                     continue;
                 }
                 // Other memory between blocks: the blocks themselves are not roots.
                 Region::Mixed => {
                     for gap in self.gaps(span.start..span.end) {
-                        self.sweep(gap, Holder::Elsewhere, &pieces, false, &mut pointers);
+                        self.sweep(gap, Holder::Elsewhere, &pieces, false, &mut found);
                     }
                     continue;
                 }
@@ -126,9 +143,10 @@ impl Collector<'_> {
             };
             let mapping = &self.image.mappings[span.mapping as usize];
             let libc = is_libc(&mapping.name);
-            self.sweep(start..span.end, rest, &pieces, libc, &mut pointers);
+            self.sweep(start..span.end, rest, &pieces, libc, &mut found);
         }
-        self.registers(&mut pointers);
+        let mut pointers = found.pointers;
+        self.registers(thread, &mut pointers);
         let given = self
             .image
             .kernel_words
@@ -138,14 +156,9 @@ impl Collector<'_> {
         RootSet::from_pointers(cells.len(), pointers)
     }
 
-    fn thread(&self, tid: i32) -> u32 {
-        let at = self.threads.iter().position(|thread| thread.tid == tid);
-        at.unwrap_or(0) as u32
-    }
-
-    fn registers(&self, pointers: &mut Vec<(Holder, u32)>) {
+    fn registers(&self, thread: impl Fn(i32) -> u32, pointers: &mut Vec<(Holder, u32)>) {
         for stopped in &self.image.threads {
-            let holder = Holder::Stack(self.thread(stopped.tid));
+            let holder = Holder::Stack(thread(stopped.tid));
             // A thread may run on a stack that is itself a block.
             for &word in stopped.words.iter().chain([&stopped.stack_pointer]) {
                 if let Some(hit) = self.index.find(word) {
@@ -236,7 +249,7 @@ impl Collector<'_> {
         rest: Holder,
         pieces: &[Piece],
         libc: bool,
-        pointers: &mut Vec<(Holder, u32)>,
+        found: &mut Found,
     ) {
         let mut next = pieces.partition_point(|(piece, _)| piece.end <= range.start);
         self.image.visit(range.start, range.end, |start, bytes| {
@@ -257,7 +270,11 @@ impl Collector<'_> {
                 if let Some(holder) = holder
                     && !(libc && self.is_bin(hit))
                 {
-                    pointers.push((holder, edge(hit)));
+                    found.pointers.push((holder, edge(hit)));
+                    if !matches!(holder, Holder::Stack(_)) {
+                        let size = self.index.block(hit.block).size;
+                        found.references.add(hit.block, size, address);
+                    }
                 }
             }
         });

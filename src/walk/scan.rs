@@ -9,6 +9,7 @@
 use super::heap::Block;
 use super::image::Memory;
 use super::index::{BlockIndex, Hit};
+use super::usage::References;
 use crate::sys::mem;
 use crate::sys::prefetch::prefetch;
 
@@ -40,6 +41,8 @@ pub(super) struct Scan {
     pub(super) large: Vec<LargeFacts>,
     /// Edges that found no room.
     pub(super) lost_edges: u64,
+    /// Places of pointers to large blocks.
+    pub(super) references: References,
 }
 
 /// Key of all digests of one walk.
@@ -145,6 +148,9 @@ impl Scan {
             *digest = digest.wrapping_add(key.mix(counts, position));
             if let Some(hit) = hit {
                 self.add_edge(block, hit);
+                let place = index.block(block).address + position * 8;
+                self.references
+                    .add(hit.block, index.block(hit.block).size, place);
             }
         });
         candidates.words.clear();
