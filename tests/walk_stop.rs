@@ -84,6 +84,18 @@ fn states(pid: i32) -> Vec<char> {
         .collect()
 }
 
+/// Ticks that the program itself has run.
+fn user_time(pid: i32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let after_name = &stat[stat.rfind(')').unwrap() + 2..];
+    after_name
+        .split_whitespace()
+        .nth(11)
+        .unwrap()
+        .parse()
+        .unwrap()
+}
+
 fn stands(pid: i32) -> bool {
     states(pid).iter().any(|state| matches!(state, 't' | 'T'))
 }
@@ -148,20 +160,25 @@ fn a_stopped_process_stays_stopped() {
         assert_eq!(unsafe { libc::kill(pid, number) }, 0);
     };
     signal(libc::SIGSTOP);
-    let all_stopped = |pid| states(pid).iter().all(|state| *state == 'T');
-    let began = Instant::now();
-    while !all_stopped(pid) && began.elapsed() < Duration::from_secs(2) {
-        std::thread::yield_now();
-    }
-    for _ in 0..20 {
-        look(pid).unwrap();
-        // A thread that is let go runs for a moment, in the kernel, until it stands again.
+    let stops = |pid| {
+        // A thread that is let go needs a moment, in the kernel, to stop again.
         let began = Instant::now();
-        while !all_stopped(pid) && began.elapsed() < Duration::from_secs(1) {
-            std::thread::sleep(Duration::from_millis(1));
+        while !states(pid).iter().all(|state| *state == 'T') {
+            assert!(
+                began.elapsed() < Duration::from_secs(2),
+                "{:?}",
+                states(pid)
+            );
+            std::thread::yield_now();
         }
-        assert!(all_stopped(pid), "{:?}", states(pid));
+    };
+    stops(pid);
+    let before = user_time(pid);
+    for _ in 0..50 {
+        look(pid).unwrap();
+        stops(pid);
     }
+    assert_eq!(user_time(pid), before);
     signal(libc::SIGCONT);
     assert_moves(&mut program);
 }

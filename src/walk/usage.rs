@@ -202,7 +202,7 @@ mod tests {
             blocks: vec![block],
             ..Heap::default()
         };
-        let read_only = [FUNCTIONS..FUNCTIONS + 4096];
+        let read_only = vec![FUNCTIONS..FUNCTIONS + 4096, 0..0];
         let reader = Reader {
             heap: &heap,
             memory: &sketch,
