@@ -11,6 +11,7 @@ pub mod hook;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod profile;
+#[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub mod record;
 #[cfg(feature = "cli")]
@@ -27,6 +28,4 @@ pub mod wire;
 #[cfg(taskheap_preload)]
 pub mod preload;
 
-pub use hook::Alloc;
-#[cfg(target_os = "linux")]
-pub use hook::{Recorder, StartError};
+pub use hook::{Alloc, Recorder, StartError};

@@ -41,22 +41,22 @@ impl<A> Alloc<A> {
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise is that of this function.
-        let block = unsafe { self.inner.alloc(layout) };
         if listener::is_on() {
-            listener::allocated(block, layout.size(), layout.align());
+            // SAFETY: the caller's promise is that of this function.
+            return unsafe { self.alloc_heard(layout) };
         }
-        block
+        // SAFETY: as above.
+        unsafe { self.inner.alloc(layout) }
     }
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: as above.
-        let block = unsafe { self.inner.alloc_zeroed(layout) };
         if listener::is_on() {
-            listener::allocated(block, layout.size(), layout.align());
+            // SAFETY: as above.
+            return unsafe { self.alloc_zeroed_heard(layout) };
         }
-        block
+        // SAFETY: as above.
+        unsafe { self.inner.alloc_zeroed(layout) }
     }
 
     #[inline]
@@ -70,12 +70,48 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
 
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        if !listener::is_on() {
+        if listener::is_on() {
             // SAFETY: as above.
-            return unsafe { self.inner.realloc(block, layout, size) };
+            return unsafe { self.realloc_heard(block, layout, size) };
         }
-        let taken = listener::take(block, layout.size());
         // SAFETY: as above.
+        unsafe { self.inner.realloc(block, layout, size) }
+    }
+}
+
+/// While somebody listens. Out of line, so that nothing has to be kept across the inner
+/// allocator's call while nobody does.
+#[cfg(target_os = "linux")]
+impl<A: GlobalAlloc> Alloc<A> {
+    /// # Safety
+    ///
+    /// As [`GlobalAlloc::alloc`].
+    #[inline(never)]
+    unsafe fn alloc_heard(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: passed on to the caller.
+        let block = unsafe { self.inner.alloc(layout) };
+        listener::allocated(block, layout.size(), layout.align());
+        block
+    }
+
+    /// # Safety
+    ///
+    /// As [`GlobalAlloc::alloc_zeroed`].
+    #[inline(never)]
+    unsafe fn alloc_zeroed_heard(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: passed on to the caller.
+        let block = unsafe { self.inner.alloc_zeroed(layout) };
+        listener::allocated(block, layout.size(), layout.align());
+        block
+    }
+
+    /// # Safety
+    ///
+    /// As [`GlobalAlloc::realloc`].
+    #[inline(never)]
+    unsafe fn realloc_heard(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        let taken = listener::take(block, layout.size());
+        // SAFETY: passed on to the caller.
         let moved = unsafe { self.inner.realloc(block, layout, size) };
         listener::reallocated(&taken, moved, size);
         moved

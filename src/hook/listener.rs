@@ -103,6 +103,7 @@ pub(super) fn reallocated(taken: &Taken, block: *mut u8, size: usize) {
     unsafe { machine::reallocated(taken, block, size) };
 }
 
+#[inline(never)]
 pub(super) fn freed(block: *mut u8) {
     match state() {
         OWN => record::on_free(block),

@@ -6,11 +6,12 @@ mod listener;
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub mod patch;
-#[cfg(target_os = "linux")]
+#[cfg_attr(not(target_os = "linux"), path = "elsewhere.rs")]
 mod recorder;
+mod start_error;
 #[cfg(all(feature = "tokio", target_os = "linux"))]
 mod tokio;
 
 pub use global_alloc::Alloc;
-#[cfg(target_os = "linux")]
-pub use recorder::{Recorder, StartError};
+pub use recorder::Recorder;
+pub use start_error::StartError;

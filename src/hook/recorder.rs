@@ -16,38 +16,12 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::listener;
+use super::{StartError, listener};
 use crate::record::{self, About};
 use crate::wire::DUMP_MAGIC;
 
 /// A recording was begun, be it still on or not.
 static BEGUN: AtomicBool = AtomicBool::new(false);
-
-/// Why a recording can't begin.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum StartError {
-    /// This process has been recorded already.
-    Again,
-    /// There is no memory for the tables.
-    Memory,
-    /// There is a file of another kind, or it can't be looked at.
-    Output { path: PathBuf, error: io::Error },
-}
-
-impl std::fmt::Display for StartError {
-    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        match self {
-            StartError::Again => f.write_str("this process has been recorded already"),
-            StartError::Memory => f.write_str("there is no memory for the recording"),
-            StartError::Output { path, error } => {
-                write!(f, "{} can't be written: {error}", path.display())
-            }
-        }
-    }
-}
-
-impl std::error::Error for StartError {}
 
 /// Records what [`Alloc`](crate::Alloc) hands out, from [`Recorder::start`] until it is dropped,
 /// and then writes a recording that `taskheap report` reads.

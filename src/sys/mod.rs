@@ -13,10 +13,13 @@ pub mod maps;
 pub mod mem;
 #[cfg(feature = "cli")]
 pub mod prefetch;
+#[cfg(target_os = "linux")]
 pub mod private;
 #[cfg(all(feature = "cli", target_os = "linux"))]
 pub mod ptrace;
 #[cfg(all(feature = "cli", target_os = "linux"))]
 pub mod sched;
+#[cfg(target_os = "linux")]
 pub mod segment;
+#[cfg(target_os = "linux")]
 pub mod thread;

@@ -9,6 +9,7 @@
 //! by the program takes one detour (`jmp`, a register, `jmp`, a call); calls inside the allocator
 //! take none.
 
+#[cfg(target_arch = "x86_64")]
 mod hooks;
 #[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
 #[cfg_attr(not(target_arch = "x86_64"), path = "other.rs")]
@@ -20,7 +21,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::record::{self, Caller};
 use crate::sys::executable;
-use crate::wire::{Allocator, ExtentMap, Header, Patch, PatchArguments, Place, Redirect};
+#[cfg(target_arch = "x86_64")]
+use crate::wire::PatchArguments;
+use crate::wire::{Allocator, ExtentMap, Header, Patch, Place, Redirect};
 
 /// Where the hooks tell what they see. Called on any thread, from signal handlers too, while no
 /// lock of ours is held; must not allocate.
@@ -113,6 +116,7 @@ impl Recorder for Recording {
 }
 
 /// What a hook needs to know of the function that it stands before.
+#[cfg(target_arch = "x86_64")]
 #[repr(C)]
 struct Entry {
     /// First, because the machine code calls through it.
