@@ -134,9 +134,7 @@ pub(super) fn threads(
         row.count += 1;
         if let Some(span) = stacks.get(&thread.tid) {
             row.stack_resident += span.rss;
-            // What the recorder knows of a stack may be only the part that is in use.
-            let known = thread.stack_high.saturating_sub(thread.stack_low);
-            reserved.push(known.max(span.end - span.start));
+            reserved.push(span.end - span.start);
         }
     }
     for (number, row) in heap.rows.iter().enumerate() {
