@@ -218,6 +218,7 @@ impl Sketch {
             bytes,
             untouched_bytes: bytes / 100 * percent,
             zero_bytes: 0,
+            spare_bytes: 0,
             owners,
         });
         for copies in &mut self.walk.copies {
