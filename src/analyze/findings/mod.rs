@@ -20,6 +20,7 @@ mod leaks;
 mod outside_heap;
 mod oversized;
 mod owner_gone;
+mod pinned;
 mod places;
 mod retained;
 #[cfg(test)]
@@ -74,6 +75,7 @@ pub fn find(
     court.hear(&thread_locals::ThreadLocals);
     court.hear(&large_future::LargeFuture);
     court.hear(&owner_gone::OwnerGone);
+    court.hear(&pinned::Pinned);
     court.hear(&copies::Copies);
     court.hear(&oversized::Oversized);
     court.hear(&idle_tasks::IdleTasks);

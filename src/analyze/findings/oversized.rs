@@ -1,4 +1,5 @@
-//! Large blocks of which little is used: never touched, or zero from end to end.
+//! Large blocks of which little is used: never touched, zero from end to end, or room in a
+//! collection that has no element there.
 //!
 //! Growing collections are half empty at times, and hash tables more than that; a buffer that
 //! was made once for all is nobody's fault. So most of a block has to be unused, and either many
@@ -32,6 +33,7 @@ pub struct Unused {
     bytes: u64,
     untouched: u64,
     zero: u64,
+    spare: u64,
     /// Task types that made them.
     made_by: BTreeMap<String, u64>,
     claims: Claims,
@@ -39,7 +41,7 @@ pub struct Unused {
 
 impl Unused {
     fn unused(&self) -> u64 {
-        self.untouched + self.zero
+        self.untouched + self.zero + self.spare
     }
 }
 
@@ -48,7 +50,8 @@ impl Rule for Oversized {
 
     fn looks_for(&self, facts: &Facts) -> String {
         format!(
-            "blocks of {} or more of which {LEAST_UNUSED}% are zero or untouched, {} or more",
+            "blocks of {} or more of which {LEAST_UNUSED}% are zero, untouched or \
+             spare room, {} or more",
             size(LEAST_BLOCK),
             size(facts.least())
         )
@@ -72,6 +75,7 @@ impl Rule for Oversized {
             sum.bytes += row.bytes;
             sum.untouched += row.untouched_bytes;
             sum.zero += row.zero_bytes;
+            sum.spare += row.spare_bytes;
             sum.claims.0.insert(context, row.bytes);
             let owner = facts.owner(facts.context_owner(context));
             if owner.is_task() {
@@ -99,10 +103,13 @@ impl Rule for Oversized {
 
     fn describe(&self, _: &Facts, unused: &Unused) -> Finding {
         let bytes = unused.unused();
-        let state = match unused.untouched >= unused.zero {
-            true => "never touched",
-            false => "zero",
-        };
+        let most = [
+            (unused.untouched, "never touched"),
+            (unused.zero, "zero"),
+            (unused.spare, "without elements"),
+        ];
+        let state = most.iter().rev().max_by_key(|(bytes, _)| *bytes);
+        let state = state.map_or("unused", |(_, state)| state);
         let each = unused.bytes / unused.blocks.max(1);
         let maker = unused.made_by.iter().max_by_key(|(_, bytes)| **bytes);
         let maker = maker.filter(|(_, made)| **made * 2 > unused.bytes);

@@ -2,7 +2,9 @@
 
 use super::sketch::{KB, MB, Sketch};
 use crate::analyze::Kind;
-use crate::profile::{HeldBy, Holder, Spread, WalkLeak, WalkOwnerGone, WalkThreadLocal};
+use crate::profile::{
+    HeldBy, Holder, Spread, WalkLeak, WalkOwnerGone, WalkPinned, WalkThreadLocal,
+};
 
 #[test]
 fn a_leaked_structure_is_one_mistake_at_its_root() {
@@ -258,4 +260,38 @@ fn room_to_grow_is_no_fault() {
     assert!(blocks(8, 10 * MB, 60, 0).is_silent());
     assert!(blocks(10_000, 8 * KB, 95, 0).is_silent());
     assert!(blocks(1, 20 * MB, 95, 200).is_silent());
+}
+
+#[test]
+fn blocks_that_small_slices_keep_are_pinned() {
+    let mut sketch = Sketch::new();
+    let main = sketch.thread("main", 1);
+    let node = sketch.stack(&["server::read_message"]);
+    let buffers = sketch.block(node, main, HeldBy::Thread(main), 1_000, 64 * KB);
+    sketch.walk.pinned.push(WalkPinned {
+        context: Some(buffers),
+        blocks: 1_000,
+        bytes: 1_000 * 64 * KB,
+        used_bytes: 1_000 * 16,
+        owners: 1,
+    });
+    sketch.copies(buffers, Holder::Thread, 1_000, 1);
+    let found = sketch.finding();
+    assert_eq!(found.kind, Kind::Pinned);
+    assert_eq!((found.count, found.bytes), (1_000, 1_000 * (64 * KB - 16)));
+    assert!(found.advice.contains("copy"), "{}", found.advice);
+}
+
+#[test]
+fn room_without_elements_is_oversized() {
+    let mut sketch = Sketch::new();
+    let main = sketch.thread("main", 1);
+    let node = sketch.stack(&["server::read_message"]);
+    let buffers = sketch.block(node, main, HeldBy::Thread(main), 100, MB);
+    sketch.untouched(buffers, 10, 100);
+    sketch.walk.oversized[0].spare_bytes = 80 * MB;
+    let found = sketch.finding();
+    assert_eq!(found.kind, Kind::Oversized);
+    assert!(found.title.contains("without elements"), "{}", found.title);
+    assert_eq!(found.count, 100);
 }
