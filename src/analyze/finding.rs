@@ -55,9 +55,8 @@ impl Kind {
             Kind::Copies => "--copies",
             Kind::ThreadLocal => "--thread-locals",
             Kind::Leak => "--leaks",
-            Kind::FinishedTasks | Kind::IdleTasks | Kind::LargeFuture | Kind::HeldWorker => {
-                "--tasks"
-            }
+            Kind::FinishedTasks | Kind::IdleTasks | Kind::LargeFuture => "--tasks",
+            Kind::HeldWorker => "--workers",
             Kind::OwnerGone => "--threads",
             Kind::Growth | Kind::Oversized | Kind::Pinned => "--sites",
             Kind::Retained | Kind::OutsideHeap => "--memory",

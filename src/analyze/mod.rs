@@ -22,6 +22,7 @@ mod statics;
 mod tasks;
 mod thread_locals;
 mod threads;
+mod workers;
 
 pub use budget::{Judgement, Limit, Unusable, Verdict, judge};
 pub use copies::CopiesRow;
@@ -39,6 +40,7 @@ pub use stacks::{StackTotals, TaskStack, ThreadStack};
 pub use tasks::{PerOwner, TaskRow};
 pub use thread_locals::ThreadLocalRow;
 pub use threads::ThreadRow;
+pub use workers::{HeldRow, WorkerRow, summary as held_summary};
 
 use crate::profile::{Origin, Profile, Totals};
 use serde::Serialize;
@@ -69,6 +71,8 @@ pub struct Report {
     /// Blocks to which something leads that may be a hidden pointer.
     pub possible_leaks: Vec<LeakRow>,
     pub stacks: StackTotals,
+    /// Runtime workers, as seen from outside while the program ran.
+    pub workers: Vec<WorkerRow>,
     /// From `sweep`.
     pub growth: Vec<GrowthRow>,
     /// Most bytes first.
@@ -141,7 +145,9 @@ pub fn report(profile: &Profile) -> Report {
     let tasks = tasks::rows(profile, walk, &owners, &sites);
     let threads = threads::rows(profile, walk, &owners);
     let (leaks, possible_leaks) = leaks::rows(profile, &sites);
-    let (findings, thresholds) = findings::find(profile, walk, &sites);
+    let (mut findings, thresholds) = findings::find(profile, walk, &sites);
+    // They cost no bytes, so they stand last; and they need no walk.
+    findings.extend(workers::findings(profile));
     Report {
         schema: 1,
         program: program(profile),
@@ -156,6 +162,7 @@ pub fn report(profile: &Profile) -> Report {
         thread_locals: thread_locals::rows(walk, &sites),
         shared: shared::rows(profile, walk, &sites),
         copies: copies::rows(profile, walk, &sites),
+        workers: workers::rows(profile),
         leaks,
         possible_leaks,
         growth: Vec::new(),

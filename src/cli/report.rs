@@ -12,7 +12,7 @@ use crate::profile;
 use crate::render::tables::{self, Options};
 use crate::render::text::{FAINT, HEADING, WIDTH, styled, wrap};
 use crate::render::units::UNITS_NOTE;
-use crate::render::{first_screen, units};
+use crate::render::{first_screen, units, workers};
 
 /// Show who owns the heap: one screen, one table whole, or JSON
 #[derive(Debug, clap::Args)]
@@ -80,6 +80,9 @@ struct Tables {
     /// What a waiting task costs beside a waiting thread
     #[arg(long, conflicts_with = "json")]
     stacks: bool,
+    /// Runtime workers: how busy, and which tasks held them
+    #[arg(long, conflicts_with = "json")]
+    workers: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -125,6 +128,7 @@ impl Tables {
             || self.shared
             || self.leaks
             || self.stacks
+            || self.workers
     }
 }
 
@@ -278,6 +282,12 @@ fn show_walked(report: &Report, tables: &Tables, options: &Options, moment: &str
     show(tables.stacks, "STACKS", stacks, &note, &|| {
         tables::stacks(report, options)
     });
+    let note = "seen from outside every few milliseconds; a stay: one poll of one task; busy: share \
+                of the looks at which a task ran";
+    let rows = report.workers.len();
+    show(tables.workers, "WORKERS", rows, note, &|| {
+        workers::render(&report.workers, options)
+    });
 }
 
 fn task_note(moment: &str) -> String {
@@ -290,7 +300,7 @@ fn task_note(moment: &str) -> String {
 
 fn nothing(title: &str, walked: bool) -> String {
     match title {
-        "TASK TYPES" | "THREADS" | "SITES" | "STACKS" => "  none\n".to_owned(),
+        "TASK TYPES" | "THREADS" | "SITES" | "STACKS" | "WORKERS" => "  none\n".to_owned(),
         _ if walked => "  none\n".to_owned(),
         _ => "  not known: nobody looked into the heap while it ran (no walk)\n".to_owned(),
     }

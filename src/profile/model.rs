@@ -206,6 +206,8 @@ pub struct Owner {
     pub full_name: String,
     /// The loop of a runtime worker, run as a blocking task: a thread to the reader.
     pub runtime_own: bool,
+    /// Run on the blocking pool.
+    pub blocking: bool,
     /// Where its tasks are spawned, as the stack of its first cell.
     pub spawn_context: Option<ContextId>,
     /// Where the root future is written, if debug info says.
@@ -491,7 +493,12 @@ pub struct Timeline {
 #[serde(default)]
 pub struct Worker {
     pub thread_name: String,
+    pub tid: i32,
+    /// Looks that tell what ran.
+    pub looks: u64,
+    /// Share of the looks at which a task ran; its error is that of so many looks.
     pub busy_share: f64,
+    /// The longest stay on one task that a look can't miss; 0 if all were shorter.
     pub longest_stay_s: f64,
     pub longest_on: Option<OwnerId>,
     pub held: Vec<Held>,
@@ -506,6 +513,8 @@ pub struct Held {
     pub seconds: f64,
     /// `sleeping`, `waiting for a lock`, `computing`, `in a system call`.
     pub state: String,
+    /// Nothing tells that the task was not left and entered again meanwhile.
+    pub uncertain: bool,
     /// Innermost first.
     pub stack: Vec<FrameId>,
 }

@@ -56,7 +56,12 @@ impl Profile {
 
     /// The site of a stack.
     pub fn site(&self, node: NodeId) -> Site {
-        let mut frames: Vec<FrameId> = self.frames_outwards(node).collect();
+        self.site_of_stack(self.frames_outwards(node))
+    }
+
+    /// The site of a stack, innermost frame first.
+    pub fn site_of_stack(&self, stack: impl Iterator<Item = FrameId>) -> Site {
+        let mut frames: Vec<FrameId> = stack.collect();
         frames.reverse();
         let found = frames
             .into_iter()

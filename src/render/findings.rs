@@ -30,15 +30,28 @@ pub fn render(report: &Report, profile: &str) -> String {
     }
     let about = format!("FINDINGS at {}", report.moment.text);
     let _ = writeln!(out, "{}", styled(HEADING, &about));
-    for (at, finding) in report.findings.iter().take(MOST).enumerate() {
+    let shown = shown(&report.findings);
+    for (at, finding) in shown.iter().enumerate() {
         one(&mut out, at + 1, finding, profile);
     }
-    let more = report.findings.len().saturating_sub(MOST);
+    let more = report.findings.len() - shown.len();
     if more > 0 {
         let text = format!("   and {more} smaller: taskheap report {profile} --json");
         let _ = writeln!(out, "{}", styled(FAINT, &text));
     }
     out
+}
+
+/// The first, and of those that cost no bytes and so stand last, one.
+fn shown(findings: &[Finding]) -> Vec<&Finding> {
+    let mut shown: Vec<&Finding> = findings.iter().take(MOST).collect();
+    let first_free = findings.iter().find(|finding| finding.bytes == 0);
+    if let (Some(free), Some(last)) = (first_free, shown.last_mut())
+        && last.bytes > 0
+    {
+        *last = free;
+    }
+    shown
 }
 
 fn one(out: &mut String, number: usize, finding: &Finding, profile: &str) {

@@ -9,3 +9,4 @@ pub mod table;
 pub mod tables;
 pub mod text;
 pub mod units;
+pub mod workers;

@@ -23,3 +23,5 @@ pub mod sched;
 pub mod segment;
 #[cfg(target_os = "linux")]
 pub mod thread;
+#[cfg(all(feature = "cli", target_os = "linux"))]
+pub mod watchpoint;

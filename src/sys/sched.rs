@@ -41,6 +41,14 @@ pub fn current_call(pid: i32, tid: i32) -> Option<(i64, [u64; 6])> {
     (number >= 0).then_some((number, args))
 }
 
+/// How long the thread has run, and how long it was ready to run and did not.
+pub fn run_times(pid: i32, tid: i32) -> Option<(Duration, Duration)> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
+    let mut words = text.split_whitespace().map(str::parse);
+    let mut next = || words.next()?.ok().map(Duration::from_nanos);
+    Some((next()?, next()?))
+}
+
 /// The stack pointer of a thread that sleeps in the kernel.
 pub fn sleeping_stack_pointer(pid: i32, tid: i32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).ok()?;

@@ -42,6 +42,7 @@ mod tree;
 mod usage;
 mod verdict;
 mod whose;
+mod workers;
 #[cfg(test)]
 mod worlds;
 
@@ -58,6 +59,7 @@ pub use heap::{
 pub use image::{Image, Memory};
 pub use recorded::{blocks, heap};
 pub use stop::StoppedThread;
+pub use workers::{Place, Workers};
 
 /// How a walk is made.
 #[derive(Clone, Debug)]

@@ -30,6 +30,9 @@ pub struct StoppedThread {
     pub instruction_pointer: u64,
     /// 0 where registers don't tell.
     pub thread_pointer: u64,
+    pub frame_pointer: u64,
+    /// The return address, where a register may hold it.
+    pub link: u64,
     /// Registers, vector registers included.
     pub words: Vec<u64>,
 }
@@ -80,6 +83,25 @@ impl Stop {
         if stop.threads.is_empty() {
             return Err(WalkError::Gone);
         }
+        Ok(stop)
+    }
+
+    /// Stops one thread only.
+    pub(super) fn one(
+        pid: i32,
+        tid: i32,
+        memory: &ProcessMemory,
+        options: &Options,
+    ) -> Result<Stop, WalkError> {
+        let waits = Waits::look(pid, &[tid]);
+        let mut stop = Stop {
+            threads: Vec::new(),
+            phases: HashMap::new(),
+            since: Instant::now(),
+        };
+        stop.ask(pid, tid)?;
+        stop.wait_until_standing(pid, stop.since + options.stop_within)?;
+        stop.look_at_registers(pid, &waits, memory);
         Ok(stop)
     }
 
@@ -161,6 +183,8 @@ impl Stop {
                 thread.stack_pointer = registers.stack_pointer();
                 thread.instruction_pointer = registers.instruction_pointer();
                 thread.thread_pointer = registers.thread_pointer();
+                thread.frame_pointer = registers.frame_pointer();
+                thread.link = registers.link();
                 thread.words = registers.words();
                 thread.words.extend(ptrace::vector_words(tid));
                 // At once: if we are killed now, the thread goes on with the call issued again.

@@ -30,6 +30,7 @@ mod thread_stacks;
 
 use claims::{Claims, Ledger};
 use facts::Facts;
+pub use places::short;
 
 use super::Finding;
 use super::figures;

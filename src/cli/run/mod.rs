@@ -16,6 +16,7 @@ mod watch;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 
@@ -56,6 +57,10 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = NonEmptyStringValueParser::new())]
     memory_limit: Option<String>,
 
+    /// Tell of tasks that stay on their worker for longer than this; `off` looks for none.
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = NonEmptyStringValueParser::new())]
+    held_after: String,
+
     /// The program and its arguments.
     #[arg(
         required = true,
@@ -78,6 +83,8 @@ pub struct Plan {
     pub follow: bool,
     pub walks: bool,
     pub memory_limit: Option<u64>,
+    /// Tasks that stay on their worker for longer are told.
+    pub held_after: Option<Duration>,
 }
 
 /// Runs the program and writes its profile.
@@ -185,7 +192,28 @@ fn plan(args: &Args) -> Result<Plan, Error> {
         follow: args.follow,
         walks: !args.no_walk,
         memory_limit,
+        held_after: parse_time(&args.held_after)?,
     })
+}
+
+/// `100ms`, `2s`, `off`.
+fn parse_time(text: &str) -> Result<Option<Duration>, Error> {
+    let wrong = || Error::Refused {
+        what: format!("{text:?} is no time"),
+        hint: "times are numbers with a unit: 100ms, 1.5s; or off".to_owned(),
+    };
+    if text == "off" {
+        return Ok(None);
+    }
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let number: f64 = digits.parse().map_err(|_| wrong())?;
+    let seconds = match &text[digits.len()..] {
+        "ms" => number / 1000.0,
+        "s" => number,
+        _ => return Err(wrong()),
+    };
+    let time = Duration::try_from_secs_f64(seconds).map_err(|_| wrong())?;
+    Ok(Some(time))
 }
 
 /// `512KiB`, `2GB`, `100000`.
@@ -223,5 +251,21 @@ mod tests {
         assert_eq!(parse_size("77").unwrap(), 77);
         assert!(parse_size("many").is_err());
         assert!(parse_size("3 apples").is_err());
+    }
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(
+            parse_time("100ms").unwrap(),
+            Some(Duration::from_millis(100))
+        );
+        assert_eq!(
+            parse_time("1.5s").unwrap(),
+            Some(Duration::from_millis(1500))
+        );
+        assert_eq!(parse_time("off").unwrap(), None);
+        for wrong in ["", "100", "ms", "-1s", "1h"] {
+            assert!(parse_time(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -93,8 +93,7 @@ impl Walker {
         let live = self.live_bytes();
         self.moments.observe(now_ms, live);
         self.running.retain(|walk| !walk.thread.is_finished());
-        let copying = self.running.iter().any(|walk| !walk.copied.load(Acquire));
-        let busy = copying || self.running.len() >= COPIES;
+        let busy = self.is_copying() || self.running.len() >= COPIES;
         if busy || lock(&self.results).error.is_some() {
             return;
         }
@@ -119,6 +118,11 @@ impl Walker {
                 exiting.is_none()
             }
         }
+    }
+
+    /// Does a walk stop the process right now, or is about to?
+    pub fn is_copying(&self) -> bool {
+        self.running.iter().any(|walk| !walk.copied.load(Acquire))
     }
 
     fn live_bytes(&self) -> u64 {

@@ -16,6 +16,7 @@ use super::{Plan, launch, library, limits, signals};
 use crate::profile::recording::{Ending, Facts, Host, Recorded, collect};
 use crate::profile::{Profile, Timeline, Walk, WalkReason, target};
 use crate::sys::sched;
+use crate::walk::Workers;
 use crate::wire::{RowState, State};
 
 /// How often the recordings are looked after.
@@ -119,6 +120,7 @@ struct Watch<'a> {
 /// A process that records.
 struct Process {
     walker: Walker,
+    workers: Workers,
     exiting: Option<Exiting>,
 }
 
@@ -189,8 +191,17 @@ impl Watch<'_> {
     fn look_after(&mut self, host: &Host, pid: i32) {
         let now = host.elapsed_ms();
         for recorded in host.taken() {
-            if self.plan.walks && recorded.state_is(State::Recording) {
-                self.process(recorded).walker.tick(now);
+            if recorded.state_is(State::Recording) {
+                let walks = self.plan.walks;
+                let process = self.process(recorded);
+                if walks {
+                    process.walker.tick(now);
+                }
+                // Both stop threads, and a thread can have one tracer only.
+                match process.walker.is_copying() {
+                    true => process.workers.skip(),
+                    false => process.workers.look(recorded),
+                }
             }
             if recorded.state_is(State::Exiting) {
                 if recorded.pid() == pid && self.finished.is_none() {
@@ -206,17 +217,27 @@ impl Watch<'_> {
     }
 
     fn process(&mut self, recorded: &Arc<Recorded>) -> &mut Process {
-        self.processes
-            .entry(recorded.pid())
-            .or_insert_with(|| Process {
+        let pid = recorded.pid();
+        if !self.processes.contains_key(&pid) {
+            let about = self.known.about(&recorded.exe());
+            let places = match self.plan.held_after {
+                Some(_) => about.configuration.task_ids.clone(),
+                None => Vec::new(),
+            };
+            let limit = self.plan.memory_limit;
+            let process = Process {
                 walker: Walker::new(
                     recorded.clone(),
                     &self.library,
-                    self.plan.memory_limit,
+                    limit,
                     self.knowledge.clone(),
                 ),
+                workers: Workers::new(places, self.plan.held_after.unwrap_or_default()),
                 exiting: None,
-            })
+            };
+            self.processes.insert(pid, process);
+        }
+        self.processes.get_mut(&pid).expect("inserted above")
     }
 
     fn add_point(&mut self, host: &Host, pid: i32, step: &mut u32) {
@@ -268,6 +289,7 @@ impl Watch<'_> {
             facts.ending.replaced = recorded.state_is(State::Replaced);
             if let Some(process) = self.processes.remove(&recorded.pid()) {
                 add_walks(&mut facts, process.walker);
+                facts.workers = process.workers.finish();
             }
             let knowledge = self.knowledge.clone();
             let mut knowledge = knowledge.lock().unwrap_or_else(PoisonError::into_inner);

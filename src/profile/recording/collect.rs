@@ -11,11 +11,11 @@ use super::super::patches::name_of;
 use super::super::symbolize::{DYN_FUTURE, name_by_stacks, settle_by_stacks};
 use super::super::{
     ContextId, Contexts, Memory, NodeId, Owner, OwnerId, OwnerKind, Profile, Program, Recording,
-    Timeline, Totals, Walk, Worker,
+    Timeline, Totals, Walk,
 };
 use super::frames::Namer;
 use super::tables::{CounterSums, LiveTable, OwnerCopy, Tables};
-use super::{Recorded, rows};
+use super::{Recorded, SeenWorker, rows, workers};
 use crate::wire::{self, Allocator, Context};
 
 /// How the program ended.
@@ -39,7 +39,7 @@ pub struct Facts {
     pub memory: Option<Memory>,
     pub memory_at_peak: Option<Memory>,
     pub walks: Vec<Walk>,
-    pub workers: Vec<Worker>,
+    pub workers: Vec<SeenWorker>,
     /// Rows of tasks whose cell says that they are finished; none if nobody could look.
     pub finished: Option<Vec<u32>>,
 }
@@ -62,14 +62,16 @@ pub fn collect(
         memory: facts.memory,
         memory_at_peak: facts.memory_at_peak,
         walks: facts.walks,
-        workers: facts.workers,
         ..Profile::default()
     };
     let exe = recorded.exe();
-    namer.name_nodes(&tables, &exe, &mut profile, progress);
+    let stays = facts.workers.iter().flat_map(|worker| &worker.stays);
+    let stacks: Vec<&[u64]> = stays.map(|stay| stay.addresses.as_slice()).collect();
+    let stacks = namer.name_nodes(&tables, &exe, &mut profile, &stacks, progress);
     profile.recording.debug_info = namer.has_debug_info(&exe);
     profile.owners = owners(&tables, namer, &exe);
     name_the_rest(&mut profile);
+    profile.workers = workers::name(&profile, &facts.workers, stacks.into_iter());
     rows::fill_owners(&mut profile, &tables, &live, facts.finished.as_deref());
     profile.totals = totals(recorded, &profile);
     say_what_is_missing(&mut profile, namer);
@@ -209,6 +211,7 @@ fn owner(copy: &OwnerCopy, tables: &Tables, namer: &mut Namer, exe: &Path) -> Ow
                 owner.file = name.file;
                 owner.line = name.line;
                 owner.runtime_own = name.runtime_own;
+                owner.blocking = name.blocking;
             }
             None => owner.name = UNKNOWN_TASK.to_owned(),
         }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::super::symbolize::{Address, Missing, ResolvedFrame, Symbolizer, TaskName};
-use super::super::{Frames, NodeId, Nodes, Origin, Profile, StringId};
+use super::super::{FrameId, Frames, NodeId, Nodes, Origin, Profile, StringId};
 use super::collect::{Interner, path_of};
 use super::tables::{ModuleCopy, OwnerCopy, Tables};
 use crate::wire::NodeFlags;
@@ -88,14 +88,16 @@ impl Namer {
         self.symbolizer.has_debug_info(exe)
     }
 
-    /// Fills strings, frames and nodes of the profile.
+    /// Fills strings, frames and nodes of the profile. Gives the frames of `stacks`, which were
+    /// taken from outside: innermost first, like their return addresses.
     pub fn name_nodes(
         &mut self,
         tables: &Tables,
         exe: &Path,
         profile: &mut Profile,
+        stacks: &[&[u64]],
         progress: &dyn Fn(usize, usize),
-    ) {
+    ) -> Vec<Vec<FrameId>> {
         let addresses = Addresses::of(tables, exe);
         let resolved = self.resolve(tables, &addresses, progress);
         let mut table = FrameTable::default();
@@ -108,8 +110,24 @@ impl Namer {
             .map(|(key, frames)| (key, table.add(frames)))
             .collect();
         profile.nodes = nodes(tables, &addresses.keys, &ranges, unknown, truncated);
+        let mut frames_of = |address: &u64| {
+            let known = key(tables, *address, u32::MAX).and_then(|(module, svma)| {
+                let address = Address {
+                    module: &addresses.paths[module],
+                    build_id: &tables.modules[module].build_id,
+                    svma,
+                };
+                Some(table.add(&self.symbolizer.resolve(address)))
+            });
+            let (first, count) = known.unwrap_or(unknown);
+            (first..first + count).rev().map(FrameId)
+        };
+        let stacks = stacks.iter();
+        let stacks = stacks.map(|stack| stack.iter().flat_map(&mut frames_of).collect());
+        let stacks = stacks.collect();
         profile.frames = table.frames;
         profile.strings = table.texts.texts;
+        stacks
     }
 
     /// What a walk needs to know.

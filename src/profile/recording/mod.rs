@@ -7,9 +7,11 @@ mod frames;
 mod host;
 mod rows;
 mod tables;
+mod workers;
 
 pub use collect::{Ending, Facts, collect, path_of};
 pub use file::{is_recording, profile_of_file};
 pub use frames::{Namer, Names};
 pub use host::{Configuration, Host, Recorded};
 pub use tables::{CounterSums, LiveTable, ModuleCopy, OwnerCopy, RowCopy, Tables, ThreadCopy};
+pub use workers::{Doing, SeenStay, SeenWorker};

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use super::Recorded;
 use crate::wire::{
-    Allocator, Column, Header, LIVE_SLOTS, LiveBlock, ModuleRow, Place, SIZE_ESCAPE, STATISTICS,
+    Allocator, Column, Header, LIVE_SLOTS, LiveBlock, ModuleRow, Place, RowState, SIZE_ESCAPE,
+    STATISTICS,
 };
 
 #[derive(Clone, Default)]
@@ -151,6 +152,36 @@ impl Recorded {
                 .saturating_sub(row.gone.load(Relaxed))
         };
         tasks.map(alive).sum()
+    }
+
+    /// Threads that run.
+    pub fn running_threads(&self) -> Vec<ThreadCopy> {
+        self.threads(self.header())
+    }
+
+    /// The owner type of a row.
+    pub fn owner_of_row(&self, row: u32) -> Option<u32> {
+        let rows = &self.header().rows;
+        if row >= rows.len() {
+            return None;
+        }
+        // SAFETY: below the published length, and made of atomics.
+        let row = unsafe { rows.address(row, self).as_ref() }?;
+        Some(row.owner.load(Relaxed))
+    }
+
+    /// The owner type of a task that is alive, looked for in all rows.
+    pub fn owner_of_task(&self, id: u64) -> Option<u32> {
+        let alive = RowState::TaskAlive as u32;
+        let found = rows(&self.header().rows, self)
+            .find(|row| row.id.load(Relaxed) == id && row.state.load(Relaxed) == alive);
+        found.map(|row| row.owner.load(Relaxed))
+    }
+
+    /// Modules that are loaded, or were.
+    pub fn modules(&self) -> Vec<ModuleCopy> {
+        let modules = rows(&self.header().modules, self);
+        modules.map(|row| self.module(row)).collect()
     }
 
     fn owners(&self, header: &Header) -> Vec<OwnerCopy> {

@@ -29,6 +29,15 @@ mod order {
             self.raw.fs_base
         }
 
+        pub fn frame_pointer(&self) -> u64 {
+            self.raw.rbp
+        }
+
+        /// The return address, where a register may hold it.
+        pub fn link(&self) -> u64 {
+            0
+        }
+
         /// Registers that may hold a pointer of the program.
         pub fn words(&self) -> Vec<u64> {
             let r = &self.raw;
@@ -77,6 +86,15 @@ mod order {
 
         pub fn instruction_pointer(&self) -> u64 {
             self.raw.pc
+        }
+
+        pub fn frame_pointer(&self) -> u64 {
+            self.raw.regs[29]
+        }
+
+        /// The return address, where a register may hold it.
+        pub fn link(&self) -> u64 {
+            self.raw.regs[30]
         }
 
         /// Not among these registers: the recorder publishes it.

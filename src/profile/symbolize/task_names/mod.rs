@@ -38,6 +38,8 @@ pub struct TaskName {
     pub line: u32,
     /// tokio's own loops and helpers, run as blocking tasks.
     pub runtime_own: bool,
+    /// Given to the blocking pool.
+    pub blocking: bool,
     /// A boxed trait object, [`DYN_FUTURE`]: only stacks can name it.
     pub is_dyn: bool,
     /// Its code is shared with other task types, one of which may be the one meant.
@@ -310,6 +312,7 @@ impl<'a> Judge<'a> {
         all.name = listed.join(" or ");
         all.full_name = types.join(" or ");
         all.runtime_own = rest.iter().all(|name| name.runtime_own) && first.runtime_own;
+        all.blocking = rest.iter().all(|name| name.blocking) && first.blocking;
         all.is_dyn = false;
         all.uncertain = true;
         (all.file, all.line) = (String::new(), 0);
@@ -324,6 +327,7 @@ impl<'a> Judge<'a> {
                 name: DYN_FUTURE.to_owned(),
                 full_name: full_name.to_owned(),
                 is_dyn: true,
+                blocking: unwrapped.blocking,
                 ..TaskName::default()
             };
         };
@@ -340,6 +344,7 @@ impl<'a> Judge<'a> {
             name = format!("{name}<{inner}>");
         }
         TaskName {
+            blocking: unwrapped.blocking,
             runtime_own: unwrapped.blocking && name.starts_with("tokio::runtime::"),
             name,
             full_name: full_name.to_owned(),
