@@ -111,13 +111,13 @@ impl Namer {
             .collect();
         profile.nodes = nodes(tables, &addresses.keys, &ranges, unknown, truncated);
         let mut frames_of = |address: &u64| {
-            let known = key(tables, *address, u32::MAX).and_then(|(module, svma)| {
+            let known = key(tables, *address, u32::MAX).map(|(module, svma)| {
                 let address = Address {
                     module: &addresses.paths[module],
                     build_id: &tables.modules[module].build_id,
                     svma,
                 };
-                Some(table.add(&self.symbolizer.resolve(address)))
+                table.add(&self.symbolizer.resolve(address))
             });
             let (first, count) = known.unwrap_or(unknown);
             (first..first + count).rev().map(FrameId)
