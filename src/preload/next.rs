@@ -1,12 +1,16 @@
 //! The functions that stand behind ours: the next definition of each name.
 //!
 //! `dlsym` may itself allocate. What it asks for while it looks comes from a small buffer, which
-//! is never freed.
+//! is never freed. Only the thread that looks gets nothing meanwhile: to another one, "there is no
+//! such function" would be a lie that it acts on, and waiting for the first could be a deadlock
+//! with the loader's lock. So several may look at once, each for itself.
 
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize};
+
+use crate::sys::thread;
 
 /// A function that is found at its first use.
 pub struct Next {
@@ -14,7 +18,8 @@ pub struct Next {
     found: AtomicPtr<c_void>,
 }
 
-static LOOKING: AtomicBool = AtomicBool::new(false);
+/// Threads that are inside `dlsym` on our behalf. A fork may leave one behind for ever.
+static LOOKING: [AtomicI32; 64] = [const { AtomicI32::new(0) }; 64];
 
 impl Next {
     pub const fn new(name: &'static CStr) -> Next {
@@ -24,7 +29,8 @@ impl Next {
         }
     }
 
-    /// The function's address. `None` while another is being looked for, and where there is none.
+    /// The function's address. `None` where there is none, and to what `dlsym` itself calls while
+    /// this thread looks for one.
     #[inline(always)]
     pub fn get(&self) -> Option<*mut c_void> {
         let found = self.found.load(Acquire);
@@ -38,12 +44,17 @@ impl Next {
     #[cold]
     #[inline(never)]
     fn look(&self) -> Option<*mut c_void> {
-        if LOOKING.swap(true, Acquire) {
+        let own = thread::id();
+        if LOOKING.iter().any(|thread| thread.load(Relaxed) == own) {
             return None;
         }
+        let claim = |slot: &&AtomicI32| slot.compare_exchange(0, own, Relaxed, Relaxed).is_ok();
+        let slot = LOOKING.iter().find(claim);
         // SAFETY: a C string; the result is checked.
         let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
-        LOOKING.store(false, Release);
+        if let Some(slot) = slot {
+            slot.store(0, Relaxed);
+        }
         self.found.store(found, Release);
         (!found.is_null()).then_some(found)
     }

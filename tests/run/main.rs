@@ -98,6 +98,22 @@ impl Recorded {
 }
 
 #[test]
+fn threads_that_name_themselves_at_once_are_all_named() {
+    let program = build("names", &[]);
+    for _ in 0..20 {
+        let recorded = record(&program, &[]);
+        recorded.is_unharmed();
+        let threads = recorded.report["threads"].as_array().unwrap();
+        let named = threads.iter().find(|row| row["name"] == "at-once");
+        assert_eq!(
+            named.map(|row| &row["count"]),
+            Some(&8.into()),
+            "{threads:#?}"
+        );
+    }
+}
+
+#[test]
 fn two_thousand_threads_at_once() {
     let recorded = record(&build("threads", &[]), &["2000"]);
     recorded.is_unharmed();
