@@ -10,6 +10,7 @@ pub mod figures;
 mod finding;
 mod findings;
 mod flames;
+pub mod growth;
 mod leaks;
 mod memory;
 mod moment;
@@ -29,6 +30,7 @@ pub use copies::CopiesRow;
 pub use diff::{Change, Diff, diff};
 pub use finding::{Finding, Kind};
 pub use flames::{By, FlameOptions, Flames, Metric, NoFlames, flames, written};
+pub use growth::GrowthRow;
 pub use leaks::LeakRow;
 pub use memory::MemoryRow;
 pub use moment::{Moment, WalkRow};
@@ -73,8 +75,10 @@ pub struct Report {
     pub stacks: StackTotals,
     /// Runtime workers, as seen from outside while the program ran.
     pub workers: Vec<WorkerRow>,
-    /// From `sweep`.
+    /// From the timeline, as tasks or threads came and went; `sweep` knows more.
     pub growth: Vec<GrowthRow>,
+    /// Why `growth` is empty; null where it is not.
+    pub growth_note: Option<String>,
     /// Most bytes first.
     pub findings: Vec<Finding>,
     /// What the findings look for and from which size on, a sentence each. Empty without a walk.
@@ -125,18 +129,6 @@ pub struct RecordingRow {
     pub runtime_seen: bool,
 }
 
-/// What grows with a variable: bytes = constant + slope × units.
-#[derive(Clone, Debug, Serialize)]
-pub struct GrowthRow {
-    pub site: crate::profile::Site,
-    pub unit: String,
-    pub bytes_per_unit: f64,
-    pub constant_bytes: f64,
-    pub r2: f64,
-    /// Where the memory limit is reached, if one was given.
-    pub limit_units: Option<f64>,
-}
-
 /// Asks every question of the profile.
 pub fn report(profile: &Profile) -> Report {
     let sites = SiteTable::new(profile);
@@ -148,6 +140,10 @@ pub fn report(profile: &Profile) -> Report {
     let (mut findings, thresholds) = findings::find(profile, walk, &sites);
     // They cost no bytes, so they stand last; and they need no walk.
     findings.extend(workers::findings(profile));
+    let (growth, growth_note) = match growth::of_timeline(profile) {
+        growth::Timed::Rows(rows) => (rows, None),
+        growth::Timed::Nothing(why) => (Vec::new(), Some(why)),
+    };
     Report {
         schema: 1,
         program: program(profile),
@@ -165,7 +161,8 @@ pub fn report(profile: &Profile) -> Report {
         workers: workers::rows(profile),
         leaks,
         possible_leaks,
-        growth: Vec::new(),
+        growth,
+        growth_note,
         findings,
         thresholds,
         walks: moment::walks(profile),

@@ -21,7 +21,7 @@ mod outside_heap;
 mod oversized;
 mod owner_gone;
 mod pinned;
-mod places;
+pub mod places;
 mod retained;
 #[cfg(test)]
 mod tests;
