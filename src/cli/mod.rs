@@ -11,6 +11,7 @@ mod flamegraph;
 mod later;
 mod report;
 mod run;
+mod snapshot;
 mod target;
 
 pub use error::{Error, exit_codes};
@@ -50,6 +51,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(run::Args),
+    Snapshot(snapshot::Args),
     Report(report::Args),
     Flamegraph(flamegraph::Args),
     Export(export::Args),
@@ -73,6 +75,7 @@ pub fn main() -> ExitCode {
     choose_colours(cli.color);
     let outcome = match cli.command {
         Command::Run(args) => run::run(&args),
+        Command::Snapshot(args) => snapshot::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Flamegraph(args) => flamegraph::run(&args),
         Command::Export(args) => export::run(&args),

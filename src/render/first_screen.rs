@@ -160,8 +160,10 @@ fn totals(report: &Report) -> String {
             seconds(totals.peak_at_s)
         ),
     );
+    let exit = &report.program.exit;
+    let goes_on = exit.code.is_none() && exit.signal.is_none() && !report.program.replaced;
     line(
-        "at the end",
+        if goes_on { "now" } else { "at the end" },
         format!(
             "{} in {}",
             bytes(totals.live_bytes),

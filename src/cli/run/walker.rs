@@ -11,13 +11,14 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::allocators;
 use super::moments::Moments;
-use crate::profile::recording::{ModuleCopy, Namer, Recorded, Tables, path_of};
+use crate::profile::recording::{Frozen, ModuleCopy, Namer, Recorded, Tables, path_of};
 use crate::profile::target::{self, StaticSymbol, ThreadLocalSymbol};
 use crate::profile::{Walk, WalkReason};
 use crate::walk::{self, Roots, StaticSlot, ThreadLocalSlot, WalkError};
@@ -140,7 +141,22 @@ impl Walker {
         }
     }
 
+    /// Looks now, and sends what it saw beside the recorder's tables of that moment. `None` while
+    /// another look is under way.
+    pub fn snapshot(&mut self) -> Option<Receiver<Seen>> {
+        if self.is_copying() {
+            return None;
+        }
+        let (sender, receiver) = channel();
+        self.start_with(WalkReason::Snapshot, Some(sender));
+        Some(receiver)
+    }
+
     fn start(&mut self, reason: WalkReason) {
+        self.start_with(reason, None);
+    }
+
+    fn start_with(&mut self, reason: WalkReason, answer: Option<Sender<Seen>>) {
         let copied = Arc::new(AtomicBool::new(false));
         let job = Job {
             recorded: self.recorded.clone(),
@@ -152,6 +168,7 @@ impl Walker {
             knowledge: self.knowledge.clone(),
             results: self.results.clone(),
             copied: copied.clone(),
+            answer,
         };
         let thread = std::thread::Builder::new().name("taskheap-look".to_owned());
         if let Ok(thread) = thread.spawn(move || job.run()) {
@@ -175,7 +192,12 @@ impl Walker {
 /// A last walk, and whether its copy is made.
 pub struct Exiting(Arc<AtomicBool>);
 
+/// What a snapshot saw, or why it saw nothing.
+pub type Seen = Result<(Frozen, Vec<Walk>), String>;
+
 struct Job {
+    /// Who asked for it, if somebody did.
+    answer: Option<Sender<Seen>>,
     recorded: Arc<Recorded>,
     options: walk::Options,
     reason: WalkReason,
@@ -190,16 +212,26 @@ impl Job {
         let at_s = self.recorded.elapsed_s();
         let captured = walk::capture(self.recorded.pid(), &self.options, || {
             let maps = self.recorded.allocator_maps();
+            let frozen = self.answer.as_ref().map(|_| Frozen::of(&self.recorded));
             Ok(walk::Noted {
                 blocks: walk::blocks(&self.recorded.live().blocks),
                 allocator_maps: maps.iter().map(|(map, _)| map.clone()).collect(),
-                tables: (self.recorded.tables(), maps, self.recorded.allocator_said()),
+                tables: (
+                    self.recorded.tables(),
+                    maps,
+                    self.recorded.allocator_said(),
+                    frozen,
+                ),
             })
         });
         let captured = match captured {
             Ok(captured) => captured,
             Err(error) => {
                 self.copied.store(true, Release);
+                if let Some(answer) = self.answer {
+                    let _ = answer.send(Err(error.to_string()));
+                    return;
+                }
                 // A process that ends is no fault of the walk.
                 if !matches!(error, WalkError::Gone) {
                     lock(&self.results).error = Some(error.to_string());
@@ -209,7 +241,7 @@ impl Job {
         };
         lock(&self.results).pauses.push(captured.image.pause);
         self.copied.store(true, Release);
-        let (tables, maps, said) = captured.tables;
+        let (tables, maps, said, frozen) = captured.tables;
         let exe = self.recorded.exe();
         let (names, roots) = {
             let mut knowledge = lock(&self.knowledge);
@@ -222,7 +254,17 @@ impl Job {
         walk.reason = self.reason;
         walk.memory.at_s = at_s;
         walk.memory.allocators = allocators::memory(&captured.image, &maps, said);
-        keep(&mut lock(&self.results).walks, walk);
+        let walks = {
+            let mut results = lock(&self.results);
+            keep(&mut results.walks, walk);
+            // What was seen later may name what the frozen tables don't have.
+            let mut walks = results.walks.clone();
+            walks.retain(|walk| walk.at_s <= at_s);
+            walks
+        };
+        if let (Some(answer), Some(frozen)) = (self.answer, frozen) {
+            let _ = answer.send(Ok((frozen, walks)));
+        }
     }
 }
 

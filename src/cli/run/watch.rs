@@ -6,12 +6,15 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::super::Error;
+use super::asked::Answer;
 use super::configure::{self, Known};
-use super::walker::{Exiting, Knowledge, Walker};
+use super::snapshots::{self, Snapshots};
+use super::walker::{Exiting, Knowledge, Seen, Walker};
 use super::{Plan, launch, library, limits, signals};
 use crate::profile::recording::{Ending, Facts, Host, Recorded, collect};
 use crate::profile::{Profile, Timeline, Walk, WalkReason, target};
@@ -121,6 +124,7 @@ struct Watch<'a> {
 struct Process {
     walker: Walker,
     workers: Workers,
+    snapshots: Snapshots,
     exiting: Option<Exiting>,
 }
 
@@ -197,6 +201,11 @@ impl Watch<'_> {
                 if walks {
                     process.walker.tick(now);
                 }
+                let asked = process.snapshots.look(&mut process.walker);
+                if let Some((answers, seen)) = asked {
+                    self.answer(host, recorded, answers, seen, pid);
+                }
+                let process = self.process(recorded);
                 // Both stop threads, and a thread can have one tracer only.
                 match process.walker.is_copying() {
                     true => process.workers.skip(),
@@ -233,11 +242,36 @@ impl Watch<'_> {
                     self.knowledge.clone(),
                 ),
                 workers: Workers::new(places, self.plan.held_after.unwrap_or_default()),
+                snapshots: Snapshots::of(pid, self.plan.walks),
                 exiting: None,
             };
             self.processes.insert(pid, process);
         }
         self.processes.get_mut(&pid).expect("inserted above")
+    }
+
+    /// Has a profile made for those who wait for one. The timeline is that of the first process.
+    fn answer(
+        &mut self,
+        host: &Host,
+        recorded: &Arc<Recorded>,
+        answers: Vec<Answer>,
+        seen: Receiver<Seen>,
+        first: i32,
+    ) {
+        let so_far = Duration::from_millis(u64::from(host.elapsed_ms()));
+        let mut facts = self.facts(recorded, so_far);
+        if recorded.pid() == first {
+            facts.timeline = self.timeline.clone();
+        }
+        facts.workers = self.process(recorded).workers.so_far();
+        snapshots::answer(
+            answers,
+            seen,
+            recorded.clone(),
+            facts,
+            self.knowledge.clone(),
+        );
     }
 
     fn add_point(&mut self, host: &Host, pid: i32, step: &mut u32) {
@@ -288,7 +322,11 @@ impl Watch<'_> {
             }
             facts.ending.replaced = recorded.state_is(State::Replaced);
             if let Some(process) = self.processes.remove(&recorded.pid()) {
-                add_walks(&mut facts, process.walker);
+                let (walks, error) = process.walker.finish();
+                add_walks(&mut facts, walks);
+                facts
+                    .warnings
+                    .extend(error.map(|error| format!("the heap could not be looked at: {error}")));
                 facts.workers = process.workers.finish();
             }
             let knowledge = self.knowledge.clone();
@@ -331,13 +369,8 @@ impl Watch<'_> {
     }
 }
 
-fn add_walks(facts: &mut Facts, walker: Walker) {
-    let (mut walks, error) = walker.finish();
-    if let Some(error) = error {
-        facts
-            .warnings
-            .push(format!("the heap could not be looked at: {error}"));
-    }
+/// Walks, and what they say of memory.
+pub fn add_walks(facts: &mut Facts, mut walks: Vec<Walk>) {
     for (at, walk) in walks.iter_mut().enumerate() {
         walk.memory.moment = format!("walk {} at {:.1} s", at + 1, walk.at_s);
     }

@@ -44,16 +44,50 @@ pub struct Facts {
     pub finished: Option<Vec<u32>>,
 }
 
-/// Makes the profile. `progress` is told (done, all) addresses now and then.
+/// The tables of one moment. They agree with each other if the process stood still or had ended.
+#[derive(Clone)]
+pub struct Frozen {
+    pub tables: Tables,
+    pub counters: Vec<CounterSums>,
+    pub live: LiveTable,
+}
+
+impl Frozen {
+    pub fn of(recorded: &Recorded) -> Frozen {
+        let live = recorded.live();
+        let tables = recorded.tables();
+        Frozen {
+            counters: recorded.counters(tables.contexts.len()),
+            tables,
+            live,
+        }
+    }
+}
+
+/// Makes the profile of a process that has ended. `progress` is told (done, all) addresses now and
+/// then.
 pub fn collect(
     recorded: &Recorded,
     facts: Facts,
     namer: &mut Namer,
     progress: &dyn Fn(usize, usize),
 ) -> Profile {
-    let live = recorded.live();
-    let tables = recorded.tables();
-    let counters = recorded.counters(tables.contexts.len());
+    collect_from(recorded, Frozen::of(recorded), facts, namer, progress)
+}
+
+/// The same of a process that may go on, as of the moment at which its tables were frozen.
+pub fn collect_from(
+    recorded: &Recorded,
+    frozen: Frozen,
+    facts: Facts,
+    namer: &mut Namer,
+    progress: &dyn Fn(usize, usize),
+) -> Profile {
+    let Frozen {
+        tables,
+        counters,
+        live,
+    } = frozen;
     let mut profile = Profile {
         program: program(recorded, &tables, &facts),
         recording: recording(recorded, &live, &facts),

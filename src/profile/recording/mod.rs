@@ -9,7 +9,7 @@ mod rows;
 mod tables;
 mod workers;
 
-pub use collect::{Ending, Facts, collect, path_of};
+pub use collect::{Ending, Facts, Frozen, collect, collect_from, path_of};
 pub use file::{is_recording, profile_of_file};
 pub use frames::{Namer, Names};
 pub use host::{Configuration, Host, Recorded};

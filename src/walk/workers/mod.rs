@@ -217,6 +217,12 @@ impl Workers {
         });
     }
 
+    /// What was seen so far.
+    pub fn so_far(&self) -> Vec<SeenWorker> {
+        let threads = self.threads.values();
+        threads.map(|thread| thread.seen.clone()).collect()
+    }
+
     /// What was seen, by thread. The stays that go on end now.
     pub fn finish(self) -> Vec<SeenWorker> {
         let threads = self.threads.into_values();
