@@ -28,4 +28,7 @@ pub mod wire;
 #[cfg(taskheap_preload)]
 pub mod preload;
 
-pub use hook::{Alloc, Recorder, StartError};
+pub use hook::{
+    Alloc, Bytes, HeapScope, Measured, Recorder, Scope, ScopeFigures, Scoped, Site, StartError,
+    carried, measure, measure_async, scope,
+};

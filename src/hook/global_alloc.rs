@@ -1,15 +1,16 @@
 //! The program's own global allocator, wrapped.
 //!
-//! The wrapper must cost nothing while nobody records, and must not count what the preload
-//! library counts already. So it asks one word, and tells only where somebody listens: see
-//! `listener`.
+//! The wrapper must cost nothing while nobody listens, and must not count what the preload
+//! library counts already. So it asks one word (`switch`), and tells only where somebody listens:
+//! a recording (`listener`) or a measurement (`measure`).
 
 use std::alloc::{GlobalAlloc, Layout};
 
 #[cfg(target_os = "linux")]
 use super::listener;
+use super::{measure, switch};
 
-/// A global allocator that a recording can listen to.
+/// A global allocator that a recording or a measurement can listen to.
 ///
 /// ```
 /// use std::alloc::System;
@@ -35,13 +36,12 @@ impl<A> Alloc<A> {
     }
 }
 
-#[cfg(target_os = "linux")]
-// SAFETY: every call is handed on to `A` with its arguments, and `A`'s answer is handed back; the
-// recorder only reads addresses and sizes.
+// SAFETY: every call is handed on to `A` with its arguments, and `A`'s answer is handed back; who
+// listens only reads addresses and sizes.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if listener::is_on() {
+        if switch::is_on() {
             // SAFETY: the caller's promise is that of this function.
             return unsafe { self.alloc_heard(layout) };
         }
@@ -51,7 +51,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        if listener::is_on() {
+        if switch::is_on() {
             // SAFETY: as above.
             return unsafe { self.alloc_zeroed_heard(layout) };
         }
@@ -61,8 +61,8 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
 
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        if listener::is_on() {
-            listener::freed(block);
+        if switch::is_on() {
+            freed(block);
         }
         // SAFETY: as above.
         unsafe { self.inner.dealloc(block, layout) }
@@ -70,7 +70,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
 
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        if listener::is_on() {
+        if switch::is_on() {
             // SAFETY: as above.
             return unsafe { self.realloc_heard(block, layout, size) };
         }
@@ -79,9 +79,17 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
     }
 }
 
+#[inline(never)]
+fn freed(block: *mut u8) {
+    #[cfg(target_os = "linux")]
+    listener::freed(block);
+    if switch::is_measuring() {
+        measure::freed(block);
+    }
+}
+
 /// While somebody listens. Out of line, so that nothing has to be kept across the inner
 /// allocator's call while nobody does.
-#[cfg(target_os = "linux")]
 impl<A: GlobalAlloc> Alloc<A> {
     /// # Safety
     ///
@@ -90,7 +98,11 @@ impl<A: GlobalAlloc> Alloc<A> {
     unsafe fn alloc_heard(&self, layout: Layout) -> *mut u8 {
         // SAFETY: passed on to the caller.
         let block = unsafe { self.inner.alloc(layout) };
+        #[cfg(target_os = "linux")]
         listener::allocated(block, layout.size(), layout.align());
+        if switch::is_measuring() {
+            measure::allocated(block, layout.size(), layout.align());
+        }
         block
     }
 
@@ -101,7 +113,11 @@ impl<A: GlobalAlloc> Alloc<A> {
     unsafe fn alloc_zeroed_heard(&self, layout: Layout) -> *mut u8 {
         // SAFETY: passed on to the caller.
         let block = unsafe { self.inner.alloc_zeroed(layout) };
+        #[cfg(target_os = "linux")]
         listener::allocated(block, layout.size(), layout.align());
+        if switch::is_measuring() {
+            measure::allocated(block, layout.size(), layout.align());
+        }
         block
     }
 
@@ -110,34 +126,16 @@ impl<A: GlobalAlloc> Alloc<A> {
     /// As [`GlobalAlloc::realloc`].
     #[inline(never)]
     unsafe fn realloc_heard(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        let measured = switch::is_measuring().then(|| measure::take(block));
+        #[cfg(target_os = "linux")]
         let taken = listener::take(block, layout.size());
         // SAFETY: passed on to the caller.
         let moved = unsafe { self.inner.realloc(block, layout, size) };
+        #[cfg(target_os = "linux")]
         listener::reallocated(&taken, moved, size);
+        if let Some(old) = measured {
+            measure::reallocated(old, block, moved, size);
+        }
         moved
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-// SAFETY: every call is handed on to `A` with its arguments, and `A`'s answer is handed back.
-unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise is that of this function.
-        unsafe { self.inner.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: as above.
-        unsafe { self.inner.alloc_zeroed(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { self.inner.dealloc(block, layout) }
-    }
-
-    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: as above.
-        unsafe { self.inner.realloc(block, layout, size) }
     }
 }

@@ -1,24 +1,19 @@
-//! Who hears what the wrapped allocator tells.
+//! Who records what the wrapped allocator tells.
 //!
-//! Nobody, as a rule: that is one load and one branch. This process's own recording, once a
+//! Nobody, as a rule: that is one load and one branch (see `switch`). This process's own recording, once a
 //! `Recorder` has begun it. Or, under `taskheap run`, the preload library, if it asks because the
 //! inner allocator can't be recorded from outside; if it does not ask, it records that allocator
 //! itself, and the wrapper must be silent. Whether it asks is found out at the first allocation.
 
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicPtr, AtomicU8};
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
+use super::switch::{self, OWN, PRELOADED, UNASKED};
 use crate::record::{self, Caller};
 use crate::wire::{Allocator, WRAPPER_SYMBOL, WRAPPER_VERSION, WrapperHooks, WrapperHooksFn};
 
-const NOBODY: u8 = 0;
-const UNASKED: u8 = 1;
-const OWN: u8 = 2;
-const PRELOADED: u8 = 3;
-
-static STATE: AtomicU8 = AtomicU8::new(UNASKED);
 static HOOKS: AtomicPtr<WrapperHooks> = AtomicPtr::new(std::ptr::null_mut());
 static START: OnceLock<Instant> = OnceLock::new();
 
@@ -33,27 +28,22 @@ pub(super) enum Taken {
 /// From now on the process's own recording hears.
 pub(super) fn begin() {
     let _ = START.set(Instant::now());
-    STATE.store(OWN, Release);
+    switch::set_recording(OWN);
 }
 
 pub(super) fn end() {
     set_clock();
-    STATE.store(NOBODY, Release);
+    switch::set_recording(switch::NOBODY);
 }
 
 pub(super) fn started() -> Option<Instant> {
     START.get().copied()
 }
 
-#[inline(always)]
-pub(super) fn is_on() -> bool {
-    STATE.load(Relaxed) != NOBODY
-}
-
 /// The state, once it is known.
 #[inline(always)]
-fn state() -> u8 {
-    match STATE.load(Acquire) {
+fn state() -> usize {
+    match switch::recording() {
         UNASKED => ask(),
         known => known,
     }
@@ -61,28 +51,25 @@ fn state() -> u8 {
 
 /// Asks the preload library, if it is there. Its constructor has run: the program's come later.
 #[cold]
-fn ask() -> u8 {
+fn ask() -> usize {
     // What the question itself allocates is nobody's business.
-    if STATE
-        .compare_exchange(UNASKED, NOBODY, Relaxed, Relaxed)
-        .is_err()
-    {
-        return STATE.load(Acquire);
+    if !switch::take_question() {
+        return switch::recording();
     }
     // SAFETY: looks a name up.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, WRAPPER_SYMBOL.as_ptr()) };
     if found.is_null() {
-        return NOBODY;
+        return switch::NOBODY;
     }
     // SAFETY: the function of this name has this type in every version.
     let hooks = unsafe { std::mem::transmute::<*mut libc::c_void, WrapperHooksFn>(found) }();
     // SAFETY: null, or a table that is never changed and begins with its version.
     let known = unsafe { hooks.as_ref() }.is_some_and(|table| table.version == WRAPPER_VERSION);
     if !known {
-        return NOBODY;
+        return switch::NOBODY;
     }
     HOOKS.store(hooks.cast_mut(), Relaxed);
-    STATE.store(PRELOADED, Release);
+    switch::set_recording(PRELOADED);
     PRELOADED
 }
 

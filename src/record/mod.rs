@@ -27,6 +27,7 @@ mod modules;
 mod owners;
 mod peak;
 mod rules;
+mod scopes;
 mod start;
 mod tasks;
 mod thread;
@@ -36,6 +37,7 @@ use crate::wire::{Allocator, ExtentMap};
 pub use dump::{About, dump};
 use live::Found;
 pub use maps::{mapped, unmapped};
+pub use scopes::{ScopeBefore, enter_scope, leave_scope};
 pub use start::{Setup, header, is_active, start_in_session, start_local, stop};
 #[cfg(feature = "tokio")]
 pub use tasks::read_task_ids_by;

@@ -220,7 +220,7 @@ fn current_id(thread: &Thread) -> u64 {
 }
 
 impl Thread {
-    /// For whom this thread allocates now. A shared initialiser's blocks have no row, and those
+    /// For whom this thread allocates now: a scope, else the task, else the thread. A shared initialiser's blocks have no row, and those
     /// of a thread-local's initialiser are the thread's: whichever task comes first would be
     /// charged for what is not its own.
     #[inline(always)]
@@ -234,6 +234,9 @@ impl Thread {
             known if known == self.task.0 => self.task.1,
             _ => self.switch_to(id),
         };
+        if let Some(scope) = self.current_scope() {
+            current = scope;
+        }
         if node & (intern::SHARED | intern::THREAD_LOCAL) != 0 {
             current.row = NO_ROW;
             if node & intern::SHARED == 0 {

@@ -63,6 +63,8 @@ pub struct Thread {
     pub kind: u32,
     /// The task id met last, and for whom it stands.
     pub task: (u64, Current),
+    /// Owner type of the scope that runs, 0 for none.
+    pub scope: u32,
     pub last: Last,
     pub last_context: (u64, u32),
     pub index: counters::Index,
@@ -321,6 +323,7 @@ fn attach() -> Option<*mut Thread> {
     thread.pointer = pointer;
     thread.bounds = Bounds::new(high, &raw const marker as u64);
     thread.task = (0, Current { kind: 0, row: 0 });
+    thread.scope = 0;
     thread.last = Last::default();
     thread.last_context = (0, 0);
     // SAFETY: made with the state; nobody else uses it.
