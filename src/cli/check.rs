@@ -1,46 +1,78 @@
-//! `taskheap check`: holds a profile to a budget.
+//! `taskheap check`: holds profiles to a budget, and to an earlier profile.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::ValueEnum;
+use serde::Serialize;
 
-use super::{Error, Outcome, budget, exit_codes, print, print_raw};
-use crate::analyze::{self, Judgement};
+use super::{Error, Outcome, budget, exit_codes, first_budget, print, print_raw};
+use crate::analyze::{self, Judgement, Report, Unusable, Verdict};
 use crate::profile;
-use crate::render::comparison;
+use crate::render::judgement::{self, Checked};
 use crate::render::tables::Options;
 
-/// Hold a profile to a budget: exit code 0 within, 1 over, 2 not judged
+const DEFAULT_BUDGET: &str = "taskheap.toml";
+
+/// Hold profiles to a budget: exit code 0 within, 1 over, 2 not judged
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A budget (taskheap.toml), every limit optional:
+`taskheap check FILE --write taskheap.toml` makes a first budget from a profile.
+Every limit is optional; [NAME.\"PATTERN\"] is a whole name, the end of one after
+::, or has * for anything:
   [program]
   peak = \"64 MB\"              live bytes when they were most
   live_at_end = \"1 MB\"
   allocated = \"10 GB\"         in the whole run
-  allocations = 5_000_000
+  allocations = 5_000_000     also temporary (freed at once)
+  rss_peak = \"200 MB\"         what the system counts
+  unexplained = \"5%\"          share of memory that nothing accounts for
 
-  [task.\"handle_connection\"]  a task type: whole name, end of one after ::, or with *
+  [task.\"handle_connection\"]
   mean = \"32 KB\"              live bytes of one task; also p99 and max
   future = \"4 KB\"             size of its cell
   live = 100                  also finished (but not freed) and spawned
-  peak = \"16 MB\"              all tasks of the type, at the program's peak
+  peak = \"16 MB\"              all tasks of the type; also live_bytes
+
+  [thread.\"tokio-rt-worker\"]  count, peak, live_bytes, stack (resident, of each)
+  [thread_local.\"CACHE\"]      bytes (together), threads, mean and max (of one)
+  [site.\"parse\"]              a function, FILE or FILE:LINE: peak, live_at_end,
+                              allocated, allocations, temporary
+  [leaks]                     bytes, blocks
+  [copies]                    waste: all but one of each
+  [growth.\"handler\"]          per_task, per_thread: bytes for each more of them
+
+  [baseline]                  for --baseline
+  tolerance = \"10%\"           may come on top of what it has,
+  slack = \"64 KB\"             and this
 
 Sizes are in bytes or have a unit (1 KB = 1,024 bytes). Exit code 2 means that the budget
-could not be judged: a pattern matches nothing, or what it limits was not measured.")]
+could not be judged: a pattern matches nothing, what it limits was not measured, or not
+exactly enough.")]
 pub struct Args {
     /// What `taskheap run` wrote
-    #[arg(value_name = "PROFILE")]
-    profile: PathBuf,
+    #[arg(value_name = "PROFILE", required = true)]
+    profiles: Vec<PathBuf>,
 
-    /// File with the limits
-    #[arg(long, value_name = "FILE", default_value = "taskheap.toml")]
-    budget: PathBuf,
+    /// File with the limits [default: taskheap.toml]
+    #[arg(long, value_name = "FILE")]
+    budget: Option<PathBuf>,
+
+    /// Also hold them to this earlier profile
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
 
     /// How to say it
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Text)]
     format: Format,
+
+    /// Make a first budget of what the profile has and 20% more
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["budget", "baseline"])]
+    write: Option<PathBuf>,
+
+    /// Replace the file of --write
+    #[arg(long, requires = "write")]
+    force: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -49,37 +81,115 @@ enum Format {
     Text,
     /// For a program to read
     Json,
+    /// JUnit's XML, for GitLab and Jenkins
+    Junit,
+    /// Marks at the lines, for GitHub Actions
+    Github,
+    /// A table for a pull request or $GITHUB_STEP_SUMMARY
+    Markdown,
 }
 
 pub fn run(args: &Args) -> Outcome {
-    let text = std::fs::read_to_string(&args.budget).map_err(|error| Error::ReadBudget {
-        path: args.budget.clone(),
-        error,
-    })?;
-    let limits = budget::parse(&text).map_err(|error| Error::Budget {
-        path: args.budget.clone(),
-        error,
-    })?;
-    let report = analyze::report(&profile::read(&args.profile)?);
-    let judgement = analyze::judge(&report, &limits);
-    match args.format {
-        Format::Text => print(&comparison::judgement(&judgement, &Options::default()))?,
-        Format::Json => {
-            let mut text =
-                serde_json::to_vec_pretty(&judgement).map_err(|e| Error::Print(e.into()))?;
-            text.push(b'\n');
-            print_raw(&text)?;
-        }
+    if let Some(file) = &args.write {
+        return first_budget::write(&args.profiles, file, args.force);
     }
-    Ok(ExitCode::from(code(&judgement)))
+    let budget = read_budget(args)?;
+    let baseline = args.baseline.as_deref().map(report_of).transpose()?;
+    let mut all = Vec::new();
+    for path in &args.profiles {
+        let report = report_of(path)?;
+        let mut judgement = analyze::judge(&report, &budget.limits);
+        if let Some(baseline) = &baseline {
+            analyze::budget::compare(baseline, &report, budget.tolerance, &mut judgement);
+        }
+        refuse_nothing(&mut judgement);
+        all.push(Checked {
+            profile: path.display().to_string(),
+            judgement,
+        });
+    }
+    tell(&all, args.format)?;
+    Ok(ExitCode::from(code(&all)))
 }
 
-fn code(judgement: &Judgement) -> u8 {
-    if !judgement.unusable.is_empty() {
+pub fn report_of(path: &Path) -> Result<Report, Error> {
+    Ok(analyze::report(&profile::read(path)?))
+}
+
+/// Next to a baseline the budget may be missing.
+fn read_budget(args: &Args) -> Result<budget::Budget, Error> {
+    let path = args.budget.clone();
+    let optional = path.is_none() && args.baseline.is_some();
+    let path = path.unwrap_or_else(|| PathBuf::from(DEFAULT_BUDGET));
+    let text = match std::fs::read_to_string(&path) {
+        Err(error) if optional && error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(Error::ReadBudget { path, error }),
+        Ok(text) => text,
+    };
+    budget::parse(&text).map_err(|error| Error::Budget { path, error })
+}
+
+/// A budget without a limit passes whatever happens.
+fn refuse_nothing(judgement: &mut Judgement) {
+    if judgement.verdicts.is_empty() && judgement.unusable.is_empty() {
+        judgement.unusable.push(Unusable {
+            what: "the budget has no limit".to_owned(),
+            hint: "add one, such as peak = \"64 MB\"; --write makes a first budget".to_owned(),
+        });
+    }
+}
+
+fn tell(all: &[Checked], format: Format) -> Result<(), Error> {
+    match format {
+        Format::Text => print(&judgement::text(all, &Options::default())),
+        Format::Json => print_raw(&json(all)?),
+        Format::Junit => print_raw(&judgement::junit(all).map_err(Error::Print)?),
+        Format::Github => print_raw(judgement::annotations(all).as_bytes()),
+        Format::Markdown => print_raw(judgement::markdown(all).as_bytes()),
+    }
+}
+
+/// Of one profile.
+#[derive(Serialize)]
+struct Of<'a, T> {
+    profile: &'a str,
+    #[serde(flatten)]
+    what: &'a T,
+}
+
+#[derive(Serialize)]
+struct Json<'a> {
+    schema: u32,
+    verdicts: Vec<Of<'a, Verdict>>,
+    unusable: Vec<Of<'a, Unusable>>,
+}
+
+fn json(all: &[Checked]) -> Result<Vec<u8>, Error> {
+    let mut json = Json {
+        schema: 1,
+        verdicts: Vec::new(),
+        unusable: Vec::new(),
+    };
+    for checked in all {
+        let profile = &checked.profile;
+        let verdicts = checked.judgement.verdicts.iter();
+        json.verdicts
+            .extend(verdicts.map(|what| Of { profile, what }));
+        let unusable = checked.judgement.unusable.iter();
+        json.unusable
+            .extend(unusable.map(|what| Of { profile, what }));
+    }
+    let mut text = serde_json::to_vec_pretty(&json).map_err(|e| Error::Print(e.into()))?;
+    text.push(b'\n');
+    Ok(text)
+}
+
+fn code(all: &[Checked]) -> u8 {
+    if all.iter().any(|one| !one.judgement.unusable.is_empty()) {
         return exit_codes::UNUSABLE;
     }
-    match judgement.over() {
-        0 => exit_codes::DONE,
-        _ => exit_codes::OVER_BUDGET,
+    match all.iter().any(|one| one.judgement.over() > 0) {
+        false => exit_codes::DONE,
+        true => exit_codes::OVER_BUDGET,
     }
 }

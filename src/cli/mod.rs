@@ -7,6 +7,7 @@ mod demo;
 mod diff;
 mod error;
 mod export;
+mod first_budget;
 mod flamegraph;
 mod later;
 mod report;

@@ -1,12 +1,12 @@
-//! Two profiles side by side, and a profile beside its budget.
+//! Two profiles side by side.
 
 use std::fmt::Write;
 
 use super::table::Table;
 use super::tables::Options;
-use super::text::{ALARM, ERROR, FAINT, GOOD, HEADING, clean, styled};
-use super::units::{UNITS_NOTE, bytes_signed, bytes_tight, count, counted};
-use crate::analyze::{Change, Diff, Judgement, Verdict, written};
+use super::text::{ALARM, FAINT, HEADING, clean, styled};
+use super::units::{UNITS_NOTE, bytes_signed, bytes_tight, count};
+use crate::analyze::{Change, Diff, written};
 
 /// What grew and shrank.
 pub fn diff(diff: &Diff, base: &str, new: &str, options: &Options) -> String {
@@ -84,69 +84,4 @@ fn changes(what: &str, rows: &[Change], options: &Options) -> String {
         }
     }
     table.render(options.width)
-}
-
-/// Budget, measured, margin.
-pub fn judgement(judgement: &Judgement, options: &Options) -> String {
-    let mut table = Table::new(&["of", "what", ">budget", ">measured", ">margin", ""]);
-    for verdict in &judgement.verdicts {
-        let shown = |value| match verdict.is_bytes {
-            true => bytes_tight(value),
-            false => count(value),
-        };
-        let (style, word) = match verdict.within {
-            true => (GOOD, "ok"),
-            false => (ERROR, "OVER"),
-        };
-        let cells = vec![
-            verdict.subject.clone(),
-            verdict.measure.to_owned(),
-            shown(verdict.budget),
-            shown(verdict.measured),
-            margin(verdict),
-            word.to_owned(),
-        ];
-        table.styled_row(style, cells);
-    }
-    let mut out = String::new();
-    if !table.is_empty() {
-        out.push_str(&table.render(options.width));
-    }
-    for unusable in &judgement.unusable {
-        let _ = writeln!(
-            out,
-            "{} {}",
-            styled(ERROR, "not judged:"),
-            clean(&unusable.what)
-        );
-        let _ = writeln!(out, "  hint: {}", clean(&unusable.hint));
-    }
-    let limits = judgement.verdicts.len() as u64;
-    let text = match (judgement.unusable.len(), judgement.over()) {
-        (0, 0) => styled(
-            GOOD,
-            &format!("within budget: {}", counted(limits, "limit")),
-        ),
-        (0, over) => styled(
-            ERROR,
-            &format!("over budget: {over} of {}", counted(limits, "limit")),
-        ),
-        _ => styled(ERROR, "the budget can't be judged"),
-    };
-    let _ = writeln!(out, "{text}");
-    out
-}
-
-/// What is left of the budget, or how far it is exceeded.
-fn margin(verdict: &Verdict) -> String {
-    if verdict.budget == 0 {
-        return if verdict.within { "0%" } else { "-" }.to_owned();
-    }
-    let left = verdict.budget as f64 - verdict.measured as f64;
-    let percent = left * 100.0 / verdict.budget as f64;
-    // Just over a limit must not be shown as nothing.
-    match verdict.within {
-        true => format!("{:+.0}%", percent.floor()),
-        false => format!("{:+.0}%", percent.floor().max(-99_999.0)),
-    }
 }

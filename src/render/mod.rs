@@ -5,6 +5,7 @@ pub mod export;
 pub mod findings;
 pub mod first_screen;
 pub mod flamegraph;
+pub mod judgement;
 pub mod table;
 pub mod tables;
 pub mod text;

@@ -2,6 +2,7 @@
 //! codes. Profiles are built by hand in `sample`, so that every figure can be checked in the head.
 
 mod analyses;
+mod check;
 mod command;
 mod exports;
 mod file;
