@@ -81,24 +81,26 @@ pub fn analyze(image: &Image, heap: &mut Heap, roots: &Roots) -> profile::Walk {
         tree: &tree,
         counts_owners: &counts_owners,
     };
-    let finder = Finder {
-        names: &names,
-        reach: &reach,
-        tree: &tree,
-        comparer: &comparer,
-        attribution: &attribution,
-    };
     let read_only = read_only(image);
     let reader = usage::Reader {
         heap,
         memory: image,
         read_only: &read_only,
     };
+    let usage = reader.read(&scan.references);
+    let finder = Finder {
+        names: &names,
+        reach: &reach,
+        tree: &tree,
+        comparer: &comparer,
+        attribution: &attribution,
+        usage: &usage,
+    };
     let unused = oversized::Finder {
         heap,
         scan: &scan,
         reach: &reach,
-        usage: &reader.read(&scan.references),
+        usage: &usage,
     };
     let walker_bytes = image.own_bytes()
         + index.own_bytes()

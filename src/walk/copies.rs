@@ -12,10 +12,12 @@ use std::collections::HashMap;
 use super::equal::Comparer;
 use super::image::Memory;
 use super::names::Names;
+use super::oversized::spare;
 use super::reach::{Marks, Reach};
-use super::scan::LARGE;
+use super::scan::{LARGE, LargeFacts};
 use super::shape::{self, mix};
 use super::tree::{self, Tree};
+use super::usage::Usage;
 use super::verdict::Judge;
 use super::whose::{Attribution, Whose};
 use crate::profile::{self, ContextId, NodeId, OwnerId, WalkCopies};
@@ -60,6 +62,7 @@ pub(super) struct Finder<'a, M> {
     pub(super) tree: &'a Tree,
     pub(super) comparer: &'a Comparer<'a, M>,
     pub(super) attribution: &'a Attribution<'a>,
+    pub(super) usage: &'a HashMap<u32, Usage>,
 }
 
 impl<M: Memory> Finder<'_, M> {
@@ -209,7 +212,7 @@ impl<M: Memory> Finder<'_, M> {
         })
     }
 
-    /// Zero or untouched bytes in the large blocks of a structure.
+    /// Zero, untouched and spare bytes in the large blocks of a structure.
     fn blank(&self, member: u32) -> u64 {
         let scan = self.comparer.scan;
         if self.tree.bytes(member) < LARGE {
@@ -220,7 +223,10 @@ impl<M: Memory> Finder<'_, M> {
             .below(member)
             .iter()
             .filter_map(|&block| scan.large(block));
-        facts.map(|facts| facts.untouched + facts.zero).sum()
+        let size = |facts: &LargeFacts| self.names.heap.blocks[facts.block as usize].size;
+        facts
+            .map(|facts| facts.untouched + facts.zero + spare(self.usage, &facts, size(&facts)))
+            .sum()
     }
 
     fn nodes(&self, member: u32) -> HashMap<u32, u64> {

@@ -12,6 +12,16 @@ use crate::profile::{ContextId, WalkOversized, WalkPinned};
 /// Of a pinned block, at most one byte of so many is used.
 const PINNED: u64 = 4;
 
+/// Beyond what is untouched or zero: room that the owner of a large block has no elements in.
+pub(super) fn spare(usage: &HashMap<u32, Usage>, facts: &LargeFacts, size: u64) -> u64 {
+    match usage.get(&facts.block) {
+        Some(Usage::Filled(used)) => {
+            (size - used.min(&size)).saturating_sub(facts.untouched + facts.zero)
+        }
+        _ => 0,
+    }
+}
+
 pub(super) struct Finder<'a> {
     pub(super) heap: &'a Heap,
     pub(super) scan: &'a Scan,
@@ -49,14 +59,8 @@ impl Finder<'_> {
         rows
     }
 
-    /// Beyond what is untouched or zero: room that the owner of the block has no elements in.
     fn spare(&self, facts: &LargeFacts, size: u64) -> u64 {
-        match self.usage.get(&facts.block) {
-            Some(Usage::Filled(used)) => {
-                (size - used.min(&size)).saturating_sub(facts.untouched + facts.zero)
-            }
-            _ => 0,
-        }
+        spare(self.usage, facts, size)
     }
 
     /// One row for each context, largest first.

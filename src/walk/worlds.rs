@@ -1,5 +1,7 @@
 //! Heaps made by hand, for tests: blocks with words in them, roots, and stacks.
 
+use std::collections::HashMap;
+
 use super::cells::Cell;
 use super::copies::Finder;
 use super::equal::Comparer;
@@ -167,6 +169,7 @@ impl World {
             reach: &reach,
             tree: &tree,
             comparer: &comparer,
+            usage: &HashMap::new(),
         };
         finder.find(&marks)
     }

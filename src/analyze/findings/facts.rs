@@ -19,7 +19,7 @@ pub struct Facts<'a> {
     held: HashMap<HeldBy, Claims>,
     /// Blocks and bytes by context.
     live: HashMap<ContextId, (u64, u64)>,
-    /// Zero and untouched bytes by context.
+    /// Zero, untouched and spare bytes by context.
     blank: HashMap<ContextId, u64>,
 }
 
@@ -41,7 +41,10 @@ impl<'a> Facts<'a> {
                 .map(|(at, bytes, blocks)| (*at, (*blocks, *bytes)))
                 .collect(),
             blank: blank
-                .filter_map(|row| Some((row.context?, row.untouched_bytes + row.zero_bytes)))
+                .filter_map(|row| {
+                    let unused = row.untouched_bytes + row.zero_bytes + row.spare_bytes;
+                    Some((row.context?, unused))
+                })
                 .collect(),
         }
     }
@@ -74,7 +77,7 @@ impl<'a> Facts<'a> {
         self.live.get(&context).copied().unwrap_or_default()
     }
 
-    /// Of a context's large blocks that are mostly unused: zero or untouched bytes.
+    /// Of a context's large blocks that are mostly unused: zero, untouched or spare bytes.
     pub fn blank(&self, context: ContextId) -> u64 {
         self.blank.get(&context).copied().unwrap_or(0)
     }

@@ -24,10 +24,15 @@ impl Rule for OutsideHeap {
     }
 
     fn check(&self, facts: &Facts, _: &Ledger) -> Vec<Memory> {
-        let memory = &facts.walk.memory;
-        let large = memory.other_mappings_bytes >= LEAST_BYTES
-            && memory.other_mappings_bytes * 100 >= memory.rss_bytes * LEAST_PART;
-        large.then(|| memory.clone()).into_iter().collect()
+        // The heap may be fullest when the mappings are not there any more.
+        let looks = [facts.profile.memory.as_ref(), Some(&facts.walk.memory)];
+        let large = |memory: &&Memory| {
+            memory.other_mappings_bytes >= LEAST_BYTES
+                && memory.other_mappings_bytes * 100 >= memory.rss_bytes * LEAST_PART
+        };
+        let looks = looks.into_iter().flatten().filter(large);
+        let most = looks.max_by_key(|memory| memory.other_mappings_bytes);
+        most.cloned().into_iter().collect()
     }
 
     fn claims(&self, _: &Memory) -> Claims {
@@ -39,9 +44,10 @@ impl Rule for OutsideHeap {
         Finding {
             kind: Kind::OutsideHeap,
             title: format!(
-                "{} lie outside the heap, {} of RSS: mapped by the program or a library itself",
+                "{} lie outside the heap, {} of RSS{}: mapped by the program or a library itself",
                 size(bytes),
                 percent(bytes, memory.rss_bytes),
+                at(memory),
             ),
             bytes,
             site: None,
@@ -51,5 +57,12 @@ impl Rule for OutsideHeap {
                      buffers, JIT code): /proc/PID/smaps shows the mappings"
                 .to_owned(),
         }
+    }
+}
+
+fn at(memory: &Memory) -> String {
+    match memory.moment.is_empty() {
+        true => String::new(),
+        false => format!(" at {}", memory.moment),
     }
 }

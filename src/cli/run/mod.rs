@@ -10,6 +10,7 @@ mod launch;
 mod library;
 mod limits;
 mod moments;
+mod outside;
 mod signals;
 mod snapshots;
 mod walker;

@@ -30,6 +30,11 @@ const SMALL: u64 = 1 << 20;
 /// Decides from samples of live bytes. Values in, reasons out: no clock of its own.
 #[derive(Default)]
 pub struct Moments {
+    /// What is not worth a look: changes, and sizes while they grow.
+    noise: u64,
+    small: u64,
+    /// A rest that follows no change is worth none either.
+    only_changes: bool,
     limit: Option<u64>,
     limit_crossed: bool,
     /// Around which live bytes rest, and since when.
@@ -49,13 +54,27 @@ impl Moments {
     pub fn new(limit: Option<u64>) -> Moments {
         Moments {
             limit,
+            noise: NOISE,
+            small: SMALL,
+            ..Moments::default()
+        }
+    }
+
+    /// For what is resident beside the heap: mappings that the program makes itself, stacks. It
+    /// comes in pages that are touched at any time.
+    pub fn beside_the_heap() -> Moments {
+        Moments {
+            noise: 4 << 20,
+            small: 16 << 20,
+            only_changes: true,
+            walked: Some((0, 0)),
             ..Moments::default()
         }
     }
 
     /// A sample. To be taken at every tick, whether a walk can be made or not.
     pub fn observe(&mut self, now_ms: u32, live: u64) {
-        let band = ((self.level as f64 * STILL) as u64).max(NOISE);
+        let band = ((self.level as f64 * STILL) as u64).max(self.noise);
         if live.abs_diff(self.level) > band {
             self.level = live;
             self.since_ms = now_ms;
@@ -72,34 +91,35 @@ impl Moments {
         }
         let reason = match self.walked {
             None if rest >= REST_MS => Some(WalkReason::Plateau),
-            None if live > SMALL => Some(WalkReason::Growth),
+            None if live > self.small => Some(WalkReason::Growth),
             None => None,
             Some((last, at_rest)) => self.compare(live, last, rest, at_rest),
         };
-        reason.filter(|reason| self.may_pause(now_ms, *reason))
+        reason.filter(|reason| self.may_pause(now_ms, *reason, live))
     }
 
     fn compare(&self, live: u64, last: u64, rest: u32, at_rest: u32) -> Option<WalkReason> {
-        let moved = live.abs_diff(last) > ((last as f64 * STILL * 2.0) as u64).max(NOISE);
+        let moved = live.abs_diff(last) > ((last as f64 * STILL * 2.0) as u64).max(self.noise);
         let longer = rest >= (at_rest.max(REST_MS) * LONGER).max(LONG_REST_MS);
-        if rest >= REST_MS && (moved || at_rest < REST_MS || longer) {
+        let lasted = !self.only_changes && (at_rest < REST_MS || longer);
+        if rest >= REST_MS && (moved || lasted) {
             return Some(match moved && live < last {
                 true => WalkReason::Fall,
                 false => WalkReason::Plateau,
             });
         }
-        let outgrown = live > SMALL && live as f64 > last as f64 * OUTGROWN;
+        let outgrown = live > self.small && live as f64 > last as f64 * OUTGROWN;
         outgrown.then_some(WalkReason::Growth)
     }
 
-    fn may_pause(&self, now_ms: u32, reason: WalkReason) -> bool {
+    fn may_pause(&self, now_ms: u32, reason: WalkReason, live: u64) -> bool {
         let share = f64::from(now_ms) / 1000.0 * SHARE_OF_RUN;
         let growth = reason == WalkReason::Growth;
         let allowed = match (self.rested, growth) {
             (true, true) => share / 2.0,
             (true, false) => share,
-            (false, true) => share.max(ALLOWANCE.as_secs_f64()),
-            (false, false) => return true,
+            (false, false) if live > self.small => return true,
+            (false, _) => share.max(ALLOWANCE.as_secs_f64()),
         };
         self.walked.is_none() || self.paused.as_secs_f64() < allowed
     }
@@ -110,7 +130,7 @@ impl Moments {
         let stopped = u32::try_from(pause.as_millis()).unwrap_or(u32::MAX);
         self.since_ms = self.since_ms.saturating_add(stopped).min(now_ms);
         self.walked = Some((live, rest));
-        if !self.rested && rest >= REST_MS && live > SMALL {
+        if !self.rested && rest >= REST_MS && live > self.small {
             self.rested = true;
             self.paused = Duration::ZERO;
         } else {
@@ -123,7 +143,7 @@ impl Moments {
         const RECENT_MS: u32 = 300;
         let rest = now_ms.saturating_sub(self.since_ms);
         self.walked.is_some_and(|(last, at_rest)| {
-            live.abs_diff(last) <= NOISE && rest.saturating_sub(at_rest) < RECENT_MS
+            live.abs_diff(last) <= self.noise && rest.saturating_sub(at_rest) < RECENT_MS
         })
     }
 }
@@ -191,6 +211,24 @@ mod tests {
         let found = walks(curve, 2000, Duration::from_millis(300));
         let rests = found.iter().filter(|(_, why)| *why == WalkReason::Plateau);
         assert!(rests.clone().any(|(at, _)| *at >= 1000), "{found:?}");
+    }
+
+    #[test]
+    fn what_is_mapped_beside_the_heap_is_walked_once_it_rests() {
+        let mut moments = Moments::beside_the_heap();
+        let mut found = Vec::new();
+        for now in (0..5000u32).step_by(5) {
+            let beside = (u64::from(now.saturating_sub(500)) * MB).clamp(3 * MB, 100 * MB);
+            moments.observe(now, beside);
+            if let Some(reason) = moments.due(now, beside) {
+                found.push((now, reason));
+                moments.walked(now, Duration::from_millis(2));
+            }
+        }
+        // While it grows, and once when it has come to rest.
+        let (last, before) = found.split_last().unwrap();
+        assert!(matches!(last, (700..750, WalkReason::Plateau)), "{found:?}");
+        assert!(before.iter().all(|(_, why)| *why == WalkReason::Growth));
     }
 
     #[test]

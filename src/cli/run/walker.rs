@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use super::allocators;
 use super::moments::Moments;
+use super::outside::resident;
 use crate::profile::recording::{Frozen, ModuleCopy, Namer, Recorded, Tables, path_of};
 use crate::profile::target::{self, StaticSymbol, ThreadLocalSymbol};
 use crate::profile::{Walk, WalkReason};
@@ -26,6 +27,9 @@ use crate::walk::{self, Roots, StaticSlot, ThreadLocalSlot, WalkError};
 /// Walks that a profile keeps.
 const KEPT: usize = 12;
 
+/// How often the resident set is read: it costs more than a look at the recorder's sums.
+const READING_MS: u32 = 25;
+
 /// Copies that may exist at a time, not counting the last.
 const COPIES: usize = 2;
 
@@ -33,7 +37,11 @@ const COPIES: usize = 2;
 pub struct Walker {
     recorded: Arc<Recorded>,
     options: walk::Options,
-    pub moments: Moments,
+    moments: Moments,
+    /// The same for what is resident beside the heap, and how much that was when it was read.
+    beside: Moments,
+    beside_bytes: u64,
+    next_reading_ms: u32,
     /// Shared by the walks of all processes: what it has learned of files is used again.
     knowledge: Arc<Mutex<Knowledge>>,
     running: Vec<Running>,
@@ -82,6 +90,9 @@ impl Walker {
                 ..walk::Options::default()
             },
             moments: Moments::new(limit),
+            beside: Moments::beside_the_heap(),
+            beside_bytes: 0,
+            next_reading_ms: 0,
             knowledge,
             running: Vec::new(),
             results: Arc::default(),
@@ -93,14 +104,28 @@ impl Walker {
         self.note_pauses(now_ms);
         let live = self.live_bytes();
         self.moments.observe(now_ms, live);
+        if now_ms >= self.next_reading_ms {
+            self.next_reading_ms = now_ms + READING_MS;
+            self.beside_bytes = self.resident_beside_the_heap(live);
+        }
+        self.beside.observe(now_ms, self.beside_bytes);
         self.running.retain(|walk| !walk.thread.is_finished());
         let busy = self.is_copying() || self.running.len() >= COPIES;
         if busy || lock(&self.results).error.is_some() {
             return;
         }
-        if let Some(reason) = self.moments.due(now_ms, live) {
+        let of_heap = self.moments.due(now_ms, live);
+        let of_rest = self.beside.due(now_ms, self.beside_bytes);
+        if let Some(reason) = of_heap.or(of_rest) {
             self.start(reason);
         }
+    }
+
+    /// Neither live blocks nor the recorder's own memory.
+    fn resident_beside_the_heap(&self, live: u64) -> u64 {
+        let header = self.recorded.header();
+        let own = header.shared_used.load(Relaxed) + header.private_used.load(Relaxed);
+        resident(self.recorded.pid()).saturating_sub(live + own)
     }
 
     /// The process waits at its end. True when it can be let go.
@@ -128,16 +153,13 @@ impl Walker {
 
     fn live_bytes(&self) -> u64 {
         let header = self.recorded.header();
-        header
-            .sums
-            .live_bytes
-            .load(std::sync::atomic::Ordering::Relaxed)
-            .max(0) as u64
+        header.sums.live_bytes.load(Relaxed).max(0) as u64
     }
 
     fn note_pauses(&mut self, now_ms: u32) {
         for pause in std::mem::take(&mut lock(&self.results).pauses) {
             self.moments.walked(now_ms, pause);
+            self.beside.walked(now_ms, pause);
         }
     }
 

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use super::super::Error;
 use super::asked::Answer;
 use super::configure::{self, Known};
+use super::outside::{finished_tasks, resident};
 use super::snapshots::{self, Snapshots};
 use super::walker::{Exiting, Knowledge, Seen, Walker};
 use super::{Plan, launch, library, limits, signals};
@@ -20,7 +21,7 @@ use crate::profile::recording::{Ending, Facts, Host, Recorded, collect};
 use crate::profile::{Profile, Timeline, Walk, WalkReason, target};
 use crate::sys::sched;
 use crate::walk::Workers;
-use crate::wire::{RowState, State};
+use crate::wire::State;
 
 /// How often the recordings are looked after.
 const TICK: Duration = Duration::from_millis(5);
@@ -241,7 +242,11 @@ impl Watch<'_> {
                     limit,
                     self.knowledge.clone(),
                 ),
-                workers: Workers::new(places, self.plan.held_after.unwrap_or_default()),
+                workers: Workers::new(
+                    places,
+                    self.plan.held_after.unwrap_or_default(),
+                    &self.library,
+                ),
                 snapshots: Snapshots::of(pid, self.plan.walks),
                 exiting: None,
             };
@@ -327,7 +332,7 @@ impl Watch<'_> {
                 facts
                     .warnings
                     .extend(error.map(|error| format!("the heap could not be looked at: {error}")));
-                facts.workers = process.workers.finish();
+                facts.workers = process.workers.finish(recorded.pid());
             }
             let knowledge = self.knowledge.clone();
             let mut knowledge = knowledge.lock().unwrap_or_else(PoisonError::into_inner);
@@ -384,8 +389,11 @@ pub fn add_walks(facts: &mut Facts, mut walks: Vec<Walk>) {
 /// about its memory if most of what it held was freed just before.
 fn last_at_work(walks: &[Walk]) -> Option<&Walk> {
     let (last, before) = walks.split_last()?;
-    let torn_down =
-        |before: &&Walk| last.reason == WalkReason::Exit && last.live_bytes < before.live_bytes / 2;
+    let torn_down = |before: &&Walk| {
+        let (heap, all) = (before.live_bytes / 2, before.memory.rss_bytes / 2);
+        let less = last.live_bytes < heap || last.memory.rss_bytes < all;
+        last.reason == WalkReason::Exit && less
+    };
     before.last().filter(torn_down).or(Some(last))
 }
 
@@ -438,17 +446,6 @@ fn ending(status: i32) -> Ending {
     ending
 }
 
-/// Resident bytes of a process, 0 if it is gone.
-fn resident(pid: i32) -> u64 {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
-    let pages: u64 = text
-        .split(' ')
-        .nth(1)
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(0);
-    pages * 4096
-}
-
 fn thin(timeline: &mut Timeline) {
     fn every_other<T: Copy>(values: &mut Vec<T>) {
         let mut keep = false;
@@ -462,37 +459,4 @@ fn thin(timeline: &mut Timeline) {
     every_other(&mut timeline.rss_bytes);
     every_other(&mut timeline.tasks_alive);
     every_other(&mut timeline.threads_alive);
-}
-
-/// Tasks whose cell says that they are complete, read while the process waits at its end.
-fn finished_tasks(recorded: &Recorded) -> Option<Vec<u32>> {
-    /// tokio's state word: the task has finished.
-    const COMPLETE: u64 = 2;
-    let memory = crate::sys::mem::ProcessMemory::open(recorded.pid()).ok()?;
-    let tables = recorded.tables();
-    let is_alive = |at: &u32| tables.rows[*at as usize].state == RowState::TaskAlive as u32;
-    let rows: Vec<u32> = (0..tables.rows.len() as u32).filter(is_alive).collect();
-    let mut finished = Vec::new();
-    for group in rows.chunks(256) {
-        let wanted: Vec<(u64, usize)> = group
-            .iter()
-            .map(|row| (tables.rows[*row as usize].cell, 8))
-            .filter(|(cell, _)| *cell != 0)
-            .collect();
-        let mut words = vec![0u8; wanted.len() * 8];
-        if memory.read_ranges(&wanted, &mut words) != words.len() {
-            return None;
-        }
-        let known = group
-            .iter()
-            .filter(|row| tables.rows[**row as usize].cell != 0);
-        for (row, word) in known.zip(words.chunks_exact(8)) {
-            let mut bytes = [0u8; 8];
-            bytes.copy_from_slice(word);
-            if u64::from_le_bytes(bytes) & COMPLETE != 0 {
-                finished.push(*row);
-            }
-        }
-    }
-    Some(finished)
 }

@@ -15,6 +15,8 @@ mod stack;
 mod stay;
 
 use std::collections::HashMap;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::profile::recording::{Doing, Recorded, SeenStay, SeenWorker, ThreadCopy};
@@ -29,6 +31,8 @@ const AT_A_TIME: usize = 128;
 /// Stays that are kept of one worker, and stacks that are taken in one run.
 const STAYS: usize = 64;
 const STACKS: usize = 500;
+/// Innermost frames among which the recorder shows itself, should it be what waits.
+const RECORDER_FRAMES: usize = 6;
 /// Share of the time that may be spent on finding out which type a task has.
 const SEARCH_SHARE: u32 = 500;
 
@@ -48,6 +52,8 @@ pub struct Workers {
     searched: Duration,
     stacks: usize,
     tables: UnwindTables,
+    /// Where the preload library is, as the process has it mapped.
+    own_library: Vec<u8>,
 }
 
 #[derive(Default)]
@@ -63,8 +69,9 @@ struct Thread {
 
 impl Workers {
     /// `places`: where task ids are. Without one there is nothing to look at.
-    pub fn new(places: Vec<Place>, held_after: Duration) -> Workers {
+    pub fn new(places: Vec<Place>, held_after: Duration, own_library: &Path) -> Workers {
         Workers {
+            own_library: own_library.as_os_str().as_bytes().to_vec(),
             held_after,
             places,
             memory: None,
@@ -150,7 +157,7 @@ impl Workers {
         );
         match event {
             Event::None => {}
-            Event::Ended { counted } => thread.end(counted),
+            Event::Ended { counted } => thread.end(recorded.pid(), counted),
             Event::Suspected => {
                 thread.watch = Watchpoint::on_writes(copy.tid, address).ok();
                 thread.ran = sched::run_times(recorded.pid(), copy.tid);
@@ -187,10 +194,14 @@ impl Workers {
             return;
         };
         let counted = thread.stay.counted();
+        let delay = thread.delay(pid, copy.tid);
         if thread.seen.stays.len() >= STAYS || self.stacks >= STACKS {
             return;
         }
-        let Some(doing) = doing(pid, copy.tid, thread.ran, self.held_after) else {
+        // A thread that is ready and gets no processor is no fault of its task.
+        let held = counted.saturating_sub(delay) >= self.held_after;
+        let doing = doing(pid, copy.tid, thread.ran, self.held_after).filter(|_| held);
+        let Some(doing) = doing else {
             return thread.stay.ask_again();
         };
         // Between the look and the stop the task may have come back: then nothing is told.
@@ -203,16 +214,26 @@ impl Workers {
         if !is_still(thread) {
             return;
         }
+        let modules = recorded.modules();
         let addresses = copied.map(|copied| {
-            self.tables.add(&recorded.modules(), &recorded.exe());
+            self.tables.add(&modules, &recorded.exe());
             self.tables.unwind(&copied)
         });
+        let addresses = addresses.unwrap_or_default();
+        // The recorder itself: its own waits are no fault of the program's.
+        let own = modules
+            .iter()
+            .find(|module| module.path == self.own_library);
+        let is_own = |at: &u64| own.is_some_and(|own| own.low <= *at && *at < own.high);
+        if addresses.iter().take(RECORDER_FRAMES).any(is_own) {
+            return;
+        }
         thread.told = Some(SeenStay {
             owner: recorded.owner_of_task(id),
             at_s: (recorded.elapsed_s() - counted.as_secs_f64()).max(0.0),
             seconds: counted.as_secs_f64(),
             doing: Some(doing),
-            addresses: addresses.unwrap_or_default(),
+            addresses,
             uncertain: thread.watch.is_none(),
         });
     }
@@ -224,12 +245,12 @@ impl Workers {
     }
 
     /// What was seen, by thread. The stays that go on end now.
-    pub fn finish(self) -> Vec<SeenWorker> {
+    pub fn finish(self, pid: i32) -> Vec<SeenWorker> {
         let threads = self.threads.into_values();
         let mut seen: Vec<SeenWorker> = threads
             .map(|mut thread| {
                 let counted = thread.stay.counted();
-                thread.end(counted);
+                thread.end(pid, counted);
                 thread.seen
             })
             .collect();
@@ -239,11 +260,21 @@ impl Workers {
 }
 
 impl Thread {
+    /// How long the thread was ready and not running since the stay was suspected.
+    fn delay(&self, pid: i32, tid: i32) -> Duration {
+        let now = sched::run_times(pid, tid);
+        match (self.ran, now) {
+            (Some((_, before)), Some((_, delay))) => delay.saturating_sub(before),
+            _ => Duration::ZERO,
+        }
+    }
+
     /// The stay is over, after so long.
-    fn end(&mut self, counted: Duration) {
+    fn end(&mut self, pid: i32, counted: Duration) {
         self.watch = None;
         if let Some(mut told) = self.told.take() {
-            told.seconds = counted.as_secs_f64();
+            let delay = self.delay(pid, self.seen.tid);
+            told.seconds = counted.saturating_sub(delay).as_secs_f64();
             self.seen.stays.push(told);
         }
     }
