@@ -284,8 +284,11 @@ fn owner_name(profile: &Profile, owner: OwnerId, wanted: OwnerKind) -> String {
     }
 }
 
+/// A thread-local whose initialiser has no name.
+pub const UNNAMED: &str = "[unnamed thread-local]";
+
 /// The thread-local whose initialiser made it: by the name of its code, else unnamed.
-fn thread_local(profile: &Profile, context: ContextId) -> Option<String> {
+pub fn thread_local(profile: &Profile, context: ContextId) -> Option<String> {
     let node = profile.contexts.node[context.index()];
     if profile.nodes.flags[node.index()] & NodeFlags::THREAD_LOCAL_INIT == 0 {
         return None;
@@ -293,7 +296,7 @@ fn thread_local(profile: &Profile, context: ContextId) -> Option<String> {
     let name = profile
         .frames_outwards(node)
         .find_map(|frame| statics::initialised(profile.function(frame)));
-    Some(name.unwrap_or("[unnamed thread-local]").to_owned())
+    Some(name.unwrap_or(UNNAMED).to_owned())
 }
 
 /// Leads stacks of the profile to places in the tree.

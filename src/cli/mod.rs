@@ -13,6 +13,7 @@ mod later;
 mod report;
 mod run;
 mod snapshot;
+mod sweep;
 mod target;
 
 pub use error::{Error, exit_codes};
@@ -37,6 +38,7 @@ Typical use:
   taskheap run -- ./server --port 8080     record an unmodified release build
   taskheap report FILE                     who owns the heap, on one screen
   taskheap flamegraph FILE --by task       draw it
+  taskheap sweep --vary n=1,10,100 -- ./worker {n}    what grows, per task or thread
 
 Exit codes: 0 done; 1 over budget (check); 2 could not be done. `run` passes on the
 exit code of the program.")]
@@ -53,6 +55,7 @@ pub struct Cli {
 enum Command {
     Run(run::Args),
     Snapshot(snapshot::Args),
+    Sweep(sweep::Args),
     Report(report::Args),
     Flamegraph(flamegraph::Args),
     Export(export::Args),
@@ -77,6 +80,7 @@ pub fn main() -> ExitCode {
     let outcome = match cli.command {
         Command::Run(args) => run::run(&args),
         Command::Snapshot(args) => snapshot::run(&args),
+        Command::Sweep(args) => sweep::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Flamegraph(args) => flamegraph::run(&args),
         Command::Export(args) => export::run(&args),

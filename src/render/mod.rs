@@ -1,10 +1,13 @@
 //! Renderers: from plain structs to bytes. No questions are asked of a profile here.
 
+pub mod chart;
+pub mod chart_svg;
 pub mod comparison;
 pub mod export;
 pub mod findings;
 pub mod first_screen;
 pub mod flamegraph;
+pub mod growth;
 pub mod judgement;
 pub mod table;
 pub mod tables;

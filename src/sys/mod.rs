@@ -8,6 +8,8 @@ pub mod executable;
 #[cfg(all(feature = "cli", target_os = "linux"))]
 pub mod held;
 #[cfg(all(feature = "cli", target_os = "linux"))]
+pub mod installed;
+#[cfg(all(feature = "cli", target_os = "linux"))]
 pub mod maps;
 #[cfg(all(feature = "cli", target_os = "linux"))]
 pub mod mem;

@@ -152,7 +152,7 @@ fn help_of_every_command() {
         assert!(first.contains(expected), "{first}");
     }
     let mut text = String::new();
-    for command in ["report", "flamegraph", "export", "diff", "check"] {
+    for command in ["report", "flamegraph", "export", "diff", "check", "sweep"] {
         text.push_str(&format!(
             "\n---- {command}\n{}",
             folder.shown(&format!("{command} --help"))

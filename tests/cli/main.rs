@@ -7,5 +7,6 @@ mod command;
 mod exports;
 mod file;
 mod golden;
+mod growth;
 mod large;
 mod sample;

@@ -2,6 +2,8 @@
 //! and the record has to be right.
 #![cfg(target_os = "linux")]
 
+mod sweep;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::facts::{Facts, Subject, Whose, thread_local_key};
+use super::facts::{Facts, Subject, Whose};
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Point {
@@ -17,7 +17,9 @@ pub struct Point {
 
 /// One for each run that can tell. What a run does not have, it has none of.
 pub fn points_of(runs: &[(f64, &Facts)], subject: &Subject, whose: &Whose) -> Vec<Point> {
-    let known = |run: &&(f64, &Facts)| run.1.walked || !matches!(subject, Subject::ThreadLocal(_));
+    let is_local = matches!(subject, Subject::ThreadLocal(_));
+    let known =
+        |run: &&(f64, &Facts)| run.1.walked || !is_local || run.1.measures.contains_key(subject);
     let point = |(value, facts): &(f64, &Facts)| Point {
         value: *value,
         tasks: tasks(facts, whose),
@@ -30,23 +32,36 @@ pub fn points_of(runs: &[(f64, &Facts)], subject: &Subject, whose: &Whose) -> Ve
 fn tasks(facts: &Facts, whose: &Whose) -> Option<u64> {
     match whose {
         Whose::Task(name) => {
-            let counts = facts.tasks_of.as_ref()?;
-            Some(counts.get(name).copied().unwrap_or(0))
+            let subject = Subject::TaskType(name.clone());
+            counted(facts, &facts.tasks_of, name, &subject)
         }
         _ => facts.tasks,
     }
 }
 
 fn threads(facts: &Facts, whose: &Whose) -> Option<u64> {
-    let of = |name: &str| {
-        let counts = facts.threads_of.as_ref()?;
-        Some(counts.get(name).copied().unwrap_or(0))
-    };
     match whose {
-        Whose::ThreadLocal(name) => of(&thread_local_key(name)),
-        Whose::Thread(name) => of(name),
+        Whose::ThreadLocal(name) => {
+            let subject = Subject::ThreadLocal(name.clone());
+            counted(facts, &facts.threads_with, name, &subject)
+        }
+        Whose::Thread(name) => {
+            let subject = Subject::Threads(name.clone());
+            counted(facts, &facts.threads_of, name, &subject)
+        }
         _ => facts.threads,
     }
+}
+
+/// A name that has no bytes has no owners; one that has some and was not counted is not known.
+fn counted(
+    facts: &Facts,
+    counts: &std::collections::BTreeMap<String, u64>,
+    name: &str,
+    subject: &Subject,
+) -> Option<u64> {
+    let none = (!facts.measures.contains_key(subject)).then_some(0);
+    counts.get(name).copied().or(none)
 }
 
 pub fn by_variable(points: &[Point]) -> Vec<(f64, f64)> {

@@ -1,21 +1,19 @@
 //! What one run has to say about growth: bytes of everything that may grow, and how many tasks
 //! and threads there were to grow with.
 //!
-//! Bytes are those at the peak of the whole program, which is exact. How many tasks there
-//! were is known where somebody counted: at a walk, if that was near the peak, else as the rows
-//! remember it. Counts of another moment are not taken: a slope per task that was not there
-//! would be wrong by any factor.
+//! Bytes are those at the peak of the whole program, which is exact, and so is how many tasks and
+//! threads held something then, as their rows remember it. Where rows were used again since, a walk
+//! near the peak has counted; counts of another moment are not taken: a slope per task
+//! that was not there would be wrong by any factor. What a thread-local keeps is known at a walk;
+//! what its initialiser made is known at the peak, too, and stands in where no walk was near it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use super::counts;
 use super::place::{self, Place};
-use crate::analyze::owners::{self, OwnerSums};
 use crate::analyze::sites::{SiteId, SiteTable};
-use crate::analyze::tasks::merged;
-use crate::analyze::{moment, threads};
-use crate::profile::{
-    ContextId, HeldBy, NodeId, Owner, OwnerId, OwnerKind, Profile, Site, Timeline, Walk,
-};
+use crate::analyze::{flames, moment, owners};
+use crate::profile::{ContextId, HeldBy, NodeId, Owner, OwnerId, OwnerKind, Profile, Site, Walk};
 
 /// What may grow.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,14 +48,16 @@ pub struct Measure {
 /// Of one run.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// Did anybody look into the heap near the peak? Else nothing is known of thread-locals.
+    /// Did anybody look into the heap near the peak? Else some thread-locals are not known.
     pub walked: bool,
     /// Tasks with a cell, and threads, at the peak; none if nobody counted.
     pub tasks: Option<u64>,
     pub threads: Option<u64>,
-    /// By name. A name that is not there has none, if they were counted.
-    pub tasks_of: Option<BTreeMap<String, u64>>,
-    pub threads_of: Option<BTreeMap<String, u64>>,
+    /// By name, those that are known.
+    pub tasks_of: BTreeMap<String, u64>,
+    pub threads_of: BTreeMap<String, u64>,
+    /// Threads on which a thread-local has a value.
+    pub threads_with: BTreeMap<String, u64>,
     pub measures: BTreeMap<Subject, Measure>,
 }
 
@@ -65,21 +65,15 @@ pub struct Facts {
 pub fn facts(profile: &Profile) -> Facts {
     let walk = moment::choose(profile).filter(|walk| moment::is_near_peak(profile, walk));
     let sites = SiteTable::new(profile);
-    let sums = owners::sums(profile, walk);
-    let tasks_of = tasks_of(profile, walk, &sums);
-    let threads_of = walk.map(|_| {
-        let rows = threads::rows(profile, walk, &sums);
-        rows.into_iter().map(|row| (row.name, row.alive)).collect()
-    });
-    let (tasks, threads) = counted_at_peak(profile);
-    let sum = |counts: &BTreeMap<String, u64>| counts.values().sum::<u64>();
+    let sums = owners::sums(profile, None);
+    let counts = counts::of(profile, walk, &sums);
     let mut facts = Facts {
         walked: walk.is_some(),
-        tasks: tasks_of.as_ref().map(sum).or(tasks),
-        threads: threads_of.as_ref().map(sum).or(threads),
-        tasks_of,
-        threads_of,
-        measures: BTreeMap::new(),
+        tasks: counts.tasks,
+        threads: counts.threads,
+        tasks_of: counts.tasks_of,
+        threads_of: counts.threads_of,
+        ..Facts::default()
     };
     let process = Measure {
         bytes: profile.totals.peak_live_bytes,
@@ -89,6 +83,7 @@ pub fn facts(profile: &Profile) -> Facts {
     for (subject, parts) in parts(profile, &sites) {
         facts.add(profile, &sites, subject, &parts);
     }
+    facts.count_initialised(profile);
     if let Some(walk) = walk {
         add_thread_locals(profile, walk, &sites, &mut facts);
     }
@@ -119,6 +114,28 @@ impl Facts {
         };
         self.measures.insert(subject, measure);
     }
+
+    /// Threads whose values of a thread-local were made by threads of names that are counted. Where
+    /// a task came first on a worker nobody knows how many workers those were.
+    fn count_initialised(&mut self, profile: &Profile) {
+        let mut makers: BTreeMap<String, BTreeSet<Whose>> = BTreeMap::new();
+        for context in profile.context_ids() {
+            let lives = profile.contexts.peak_bytes[context.index()] > 0;
+            if let Some(name) = initialised(profile, context).filter(|_| lives) {
+                let makers = makers.entry(name).or_default();
+                makers.insert(kind_of(owner_of(profile, context)));
+            }
+        }
+        for (name, makers) in makers {
+            let threads = makers.iter().map(|maker| match maker {
+                Whose::Thread(thread) => self.threads_of.get(thread).copied(),
+                _ => None,
+            });
+            if let Some(threads) = threads.sum::<Option<u64>>() {
+                self.threads_with.insert(name, threads);
+            }
+        }
+    }
 }
 
 /// Bytes at the peak by stack, of each site, task type and kind of thread.
@@ -132,12 +149,9 @@ fn parts(profile: &Profile, sites: &SiteTable) -> BTreeMap<Subject, Vec<(NodeId,
         }
         let part = (profile.contexts.node[context.index()], bytes);
         by_site.entry(sites.of_node(part.0)).or_default().push(part);
-        let subject = match maker(profile, context) {
-            Whose::Task(name) => Subject::TaskType(name),
-            Whose::Thread(name) => Subject::Threads(name),
-            _ => continue,
-        };
-        parts.entry(subject).or_default().push(part);
+        for subject in subjects(profile, context) {
+            parts.entry(subject).or_default().push(part);
+        }
     }
     for (site, list) in by_site {
         parts.insert(Subject::Site(sites.get(site).clone()), list);
@@ -145,11 +159,37 @@ fn parts(profile: &Profile, sites: &SiteTable) -> BTreeMap<Subject, Vec<(NodeId,
     parts
 }
 
+/// Besides its site: who made it, and in whose initialiser.
+fn subjects(profile: &Profile, context: ContextId) -> Vec<Subject> {
+    let mut subjects = Vec::new();
+    if !profile.is_shared(context) {
+        match kind_of(owner_of(profile, context)) {
+            Whose::Task(name) => subjects.push(Subject::TaskType(name)),
+            Whose::Thread(name) => subjects.push(Subject::Threads(name)),
+            _ => {}
+        }
+    }
+    subjects.extend(initialised(profile, context).map(Subject::ThreadLocal));
+    subjects
+}
+
+fn owner_of(profile: &Profile, context: ContextId) -> &Owner {
+    &profile.owners[profile.contexts.owner[context.index()].index()]
+}
+
+/// The thread-local, if it has a name.
+fn initialised(profile: &Profile, context: ContextId) -> Option<String> {
+    flames::thread_local(profile, context).filter(|name| name != flames::UNNAMED)
+}
+
 fn maker(profile: &Profile, context: ContextId) -> Whose {
     if profile.is_shared(context) {
         return Whose::Nobody;
     }
-    kind_of(&profile.owners[profile.contexts.owner[context.index()].index()])
+    match initialised(profile, context) {
+        Some(name) => Whose::ThreadLocal(name),
+        None => kind_of(owner_of(profile, context)),
+    }
 }
 
 fn kind_of(owner: &Owner) -> Whose {
@@ -158,56 +198,6 @@ fn kind_of(owner: &Owner) -> Whose {
         OwnerKind::Task | OwnerKind::Thread => Whose::Thread(owner.name.clone()),
         OwnerKind::Scope | OwnerKind::Unknown => Whose::Nobody,
     }
-}
-
-/// Tasks with a cell, by type, at the walk; else as the rows remember the peak. Rows are used
-/// again, so they count only if they still add up to what the type had.
-fn tasks_of(
-    profile: &Profile,
-    walk: Option<&Walk>,
-    sums: &OwnerSums,
-) -> Option<BTreeMap<String, u64>> {
-    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
-    if let Some(walk) = walk {
-        for row in &walk.tasks {
-            let owner = row.owner.map(|id| &profile.owners[id.index()]);
-            if let Some(owner) = owner.filter(|owner| owner.is_task()) {
-                *counts.entry(owner.name.clone()).or_default() += row.live + row.finished;
-            }
-        }
-        return Some(counts);
-    }
-    for (at, owner) in profile.owners.iter().enumerate() {
-        if owner.is_task() {
-            let remembered = merged(std::iter::once(&owner.per_peak));
-            let had = sums.of(OwnerId(at as u32)).peak_bytes;
-            if remembered.sum() < had / 100 * 98 {
-                return None;
-            }
-            *counts.entry(owner.name.clone()).or_default() += remembered.count();
-        }
-    }
-    Some(counts)
-}
-
-/// Tasks and threads at the sample that was taken nearest to the peak, if one was near.
-fn counted_at_peak(profile: &Profile) -> (Option<u64>, Option<u64>) {
-    let Timeline {
-        at_ms,
-        live_bytes,
-        tasks_alive,
-        threads_alive,
-        ..
-    } = &profile.timeline;
-    let peak_ms = profile.totals.peak_at_s * 1000.0;
-    let away = |at: &usize| (f64::from(at_ms[*at]) - peak_ms).abs();
-    let full = |at: &usize| live_bytes[*at] >= profile.totals.peak_live_bytes / 10 * 9;
-    let nearest = (0..at_ms.len())
-        .filter(full)
-        .min_by(|a, b| away(a).total_cmp(&away(b)));
-    let tasks = nearest.and_then(|at| tasks_alive.get(at).copied());
-    let threads = nearest.and_then(|at| threads_alive.get(at).copied());
-    (tasks, threads.map(u64::from))
 }
 
 fn add_thread_locals(profile: &Profile, walk: &Walk, sites: &SiteTable, facts: &mut Facts) {
@@ -230,14 +220,8 @@ fn add_thread_locals(profile: &Profile, walk: &Walk, sites: &SiteTable, facts: &
         if let Some(measure) = facts.measures.get_mut(&subject) {
             measure.bytes = local.bytes;
         }
-        let threads = facts.threads_of.get_or_insert_default();
-        threads.insert(thread_local_key(&local.name), local.threads);
+        (facts.threads_with).insert(local.name.clone(), local.threads);
     }
-}
-
-/// Threads on which a thread-local has a value, among the counts of threads by name.
-pub fn thread_local_key(name: &str) -> String {
-    format!("thread_local!{name}")
 }
 
 /// Says of each site who keeps most of it; where that says nothing, who made it.

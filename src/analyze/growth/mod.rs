@@ -11,6 +11,7 @@
 //! What is extrapolated says so: `limit_units` is where the fitted law meets the limit, far
 //! beyond what was measured as a rule.
 
+mod counts;
 mod fact_points;
 pub mod facts;
 mod findings;
@@ -62,6 +63,8 @@ pub struct GrowthRow {
     /// Of the law constant + factor × variable^exponent that fits best, 1 for a line. It says
     /// something only where `shape` is no line.
     pub exponent: Option<f64>,
+    /// The line by the variable, and where that meets the limit.
+    pub over_variable: Law,
     /// Who keeps it, else made it: a task type, thread or thread-local.
     pub owner_name: Option<String>,
     /// At the largest value of the variable: bytes, how much of them is growth since the
@@ -71,6 +74,16 @@ pub struct GrowthRow {
     pub units_at_most: f64,
     /// What was measured, in the order of the runs.
     pub points: Vec<Point>,
+}
+
+/// bytes = constant + slope × value, whatever the unit.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Law {
+    pub bytes_per_step: f64,
+    pub constant_bytes: f64,
+    pub r2: f64,
+    /// Where this alone reaches the limit; null if it does not, or if no law is seen.
+    pub limit_value: Option<f64>,
 }
 
 /// The value of a variable in a run.
@@ -103,6 +116,8 @@ pub struct Sweep {
     pub growth: Vec<GrowthRow>,
     /// What grows beyond what a task or thread should cost; most bytes first.
     pub findings: Vec<Finding>,
+    /// What the findings look for, in a sentence.
+    pub threshold: String,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -236,6 +251,7 @@ impl Series<'_> {
             variable: Some(self.variable.clone()),
             fixed: self.fixed.clone(),
             shape: over_variable.shape,
+            over_variable: over_variable.law(limit),
             exponent: over_variable.power.map(|power| power.exponent),
             owner_name: owner_name(&fullest.whose),
             bytes_at_most: last as u64,
@@ -290,6 +306,15 @@ impl Fitted {
         let power = fit::power(points);
         let shape = fit::shape(points, &line, power.as_ref());
         Some(Fitted { line, power, shape })
+    }
+
+    fn law(&self, limit: Option<u64>) -> Law {
+        Law {
+            bytes_per_step: self.line.slope,
+            constant_bytes: self.line.constant,
+            r2: self.line.r2,
+            limit_value: limit.and_then(|limit| self.reaches(limit as f64)),
+        }
     }
 
     fn follows(&self) -> bool {

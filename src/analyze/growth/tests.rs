@@ -1,6 +1,5 @@
 //! Runs made by hand: what each should be said to grow with.
 
-use super::facts::thread_local_key;
 use super::*;
 use crate::analyze::Kind;
 
@@ -21,13 +20,13 @@ fn sample(n: u64, tasks: u64, threads: u64, measured: &[(Subject, u64, Whose)]) 
         walked: true,
         tasks: Some(tasks),
         threads: Some(threads + 1),
-        tasks_of: Some([("handler".to_owned(), tasks)].into()),
-        threads_of: Some([("worker-*".to_owned(), threads)].into()),
+        tasks_of: [("handler".to_owned(), tasks)].into(),
+        threads_of: [("worker-*".to_owned(), threads)].into(),
         ..Facts::default()
     };
     for (subject, bytes, whose) in measured {
-        if let (Subject::ThreadLocal(name), Some(counts)) = (subject, facts.threads_of.as_mut()) {
-            counts.insert(thread_local_key(name), threads);
+        if let Subject::ThreadLocal(name) = subject {
+            facts.threads_with.insert(name.clone(), threads);
         }
         let measure = facts::Measure {
             bytes: *bytes,

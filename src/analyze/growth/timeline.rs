@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::facts::{Facts, Subject};
 use super::fit::{self, Line, Shape};
-use super::{FOLLOWS, GrowthRow, Point};
+use super::{FOLLOWS, GrowthRow, Law, Point};
 use crate::profile::{Profile, Timeline};
 
 /// Fewer different counts than this are no evidence.
@@ -141,6 +141,12 @@ fn row(profile: &Profile, unit: &str, line: Line, counts: Vec<(f64, f64)>) -> Gr
         fixed: BTreeMap::new(),
         shape: Shape::Linear,
         exponent: None,
+        over_variable: Law {
+            bytes_per_step: line.slope,
+            constant_bytes: line.constant,
+            r2: line.r2,
+            limit_value: None,
+        },
         owner_name,
         bytes_at_most: last.1 as u64,
         grown_bytes: (last.1 - first.1).max(0.0) as u64,
@@ -151,7 +157,7 @@ fn row(profile: &Profile, unit: &str, line: Line, counts: Vec<(f64, f64)>) -> Gr
 
 /// The task type whose tasks hold, each, what the process grows by for each task.
 fn grower(facts: &Facts, slope: f64) -> Option<(String, Option<super::place::Place>)> {
-    let counts = facts.tasks_of.as_ref()?;
+    let counts = &facts.tasks_of;
     let all = facts.tasks?;
     facts.measures.iter().find_map(|(subject, measure)| {
         let Subject::TaskType(name) = subject else {

@@ -123,6 +123,7 @@ fn record(args: &Args, story: &Story) -> Result<Profile, Error> {
         follow: false,
         walks: true,
         memory_limit: None,
+        surroundings: run::Surroundings::default(),
         held_after: None,
     };
     let recorded = run::record(&plan)?;

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 
 use super::super::Error;
 use super::{Plan, limits};
@@ -61,6 +61,16 @@ pub fn start(
         .env(SESSION_VARIABLE, session);
     if let Some(name) = plan.program.file_name().filter(|_| plan.from_path) {
         command.arg0(name);
+    }
+    let surroundings = &plan.surroundings;
+    for (name, value) in &surroundings.variables {
+        command.env(name, value);
+    }
+    if let Some(log) = &surroundings.log {
+        command
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log.try_clone()?);
     }
     // SAFETY: what runs between fork and exec makes only async-signal-safe calls.
     unsafe {

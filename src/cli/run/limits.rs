@@ -3,6 +3,8 @@
 //! A small `RLIMIT_FSIZE` or `RLIMIT_AS` is meant for the program, yet the command inherits it.
 //! So the command raises its own soft limits as far as it may, and gives the program the old ones.
 
+use std::sync::OnceLock;
+
 use libc::{__rlimit_resource_t, rlimit};
 
 const RAISED: [__rlimit_resource_t; 4] = [
@@ -19,7 +21,14 @@ pub struct Raised {
 }
 
 impl Raised {
+    /// Raises them. Once raised they tell no more what they were, so that is kept: a command may
+    /// start several programs.
     pub fn new() -> Raised {
+        static RAISED: OnceLock<Raised> = OnceLock::new();
+        RAISED.get_or_init(Raised::raise).clone()
+    }
+
+    fn raise() -> Raised {
         let mut before = Vec::new();
         for resource in RAISED {
             let mut limit = rlimit {

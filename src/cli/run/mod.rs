@@ -6,19 +6,22 @@
 mod allocators;
 pub mod asked;
 mod configure;
-mod launch;
+pub mod launch;
 mod library;
 mod limits;
 mod moments;
 mod outside;
-mod signals;
+pub mod signals;
 mod snapshots;
 mod walker;
 mod watch;
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
@@ -88,6 +91,25 @@ pub struct Plan {
     pub memory_limit: Option<u64>,
     /// Tasks that stay on their worker for longer are told.
     pub held_after: Option<Duration>,
+    pub surroundings: Surroundings,
+}
+
+/// What the program is given besides its arguments; by default, what the command has itself.
+#[derive(Debug, Default)]
+pub struct Surroundings {
+    /// Set on top of what the command has.
+    pub variables: Vec<(String, OsString)>,
+    /// Takes both outputs, and there is no input.
+    pub log: Option<File>,
+    /// Told when the program has started.
+    pub started: Option<Sender<Started>>,
+}
+
+/// The program, once it runs.
+#[derive(Debug)]
+pub struct Started {
+    /// Readable when it has ended; none on kernels without it.
+    pub process: Option<OwnedFd>,
 }
 
 /// Runs the program and writes its profile.
@@ -196,6 +218,7 @@ fn plan(args: &Args) -> Result<Plan, Error> {
         walks: !args.no_walk,
         memory_limit,
         held_after: parse_time(&args.held_after)?,
+        surroundings: Surroundings::default(),
     })
 }
 
@@ -220,7 +243,7 @@ fn parse_time(text: &str) -> Result<Option<Duration>, Error> {
 }
 
 /// `512KiB`, `2GB`, `100000`.
-fn parse_size(text: &str) -> Result<u64, Error> {
+pub fn parse_size(text: &str) -> Result<u64, Error> {
     let wrong = || Error::Refused {
         what: format!("{text:?} is no size"),
         hint: "sizes are numbers with a unit: 512KiB, 64MB, 2GiB, 100000".to_owned(),

@@ -4,10 +4,11 @@
 //! somebody sends to the command alone is handed on. The command itself ends when the program
 //! does, not before, or the profile would be lost.
 
-use std::sync::atomic::AtomicI32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicI32};
 
 static CHILD: AtomicI32 = AtomicI32::new(0);
+static ASKED_TO_END: AtomicBool = AtomicBool::new(false);
 
 const HANDED_ON: [i32; 7] = [
     libc::SIGINT,
@@ -20,6 +21,10 @@ const HANDED_ON: [i32; 7] = [
 ];
 
 extern "C" fn hand_on(signal: i32, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
+    let ends = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
+    if ends.contains(&signal) {
+        ASKED_TO_END.store(true, Relaxed);
+    }
     let child = CHILD.load(Acquire);
     // SAFETY: the kernel passes a valid description to a SA_SIGINFO handler.
     let from_somebody = unsafe { (*info).si_code } <= 0;
@@ -56,4 +61,9 @@ pub fn hand_on_to(child: i32) {
 /// The child has ended: its number may be another's soon.
 pub fn stop() {
     CHILD.store(0, Relaxed);
+}
+
+/// Was the command asked to end? Who starts several programs, one after the other, starts no more.
+pub fn asked_to_end() -> bool {
+    ASKED_TO_END.load(Relaxed)
 }

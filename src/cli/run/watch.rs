@@ -16,7 +16,7 @@ use super::configure::{self, Known};
 use super::outside::{finished_tasks, resident};
 use super::snapshots::{self, Snapshots};
 use super::walker::{Exiting, Knowledge, Seen, Walker};
-use super::{Plan, launch, library, limits, signals};
+use super::{Plan, Started, launch, library, limits, signals};
 use crate::profile::recording::{Ending, Facts, Host, Recorded, collect};
 use crate::profile::{Profile, Timeline, Walk, WalkReason, target};
 use crate::sys::sched;
@@ -53,6 +53,11 @@ pub fn watch(plan: &Plan) -> Result<Watched, Error> {
         }
     })?;
     signals::hand_on_to(child.id() as i32);
+    if let Some(tell) = &plan.surroundings.started {
+        let process = pidfd(child.id() as i32);
+        // Nobody waits for it any more: nobody has to know.
+        let _ = tell.send(Started { process });
+    }
     let mut watch = Watch {
         plan,
         known,
