@@ -221,3 +221,29 @@ fn a_part_that_was_made_elsewhere_does_not_hide_who_made_most() {
     assert_eq!(rows.len(), 1);
     assert_eq!(rows[0].node, Some(profile::NodeId(send)));
 }
+
+/// A list of twenty nodes, each with a tree, reached at its middle node.
+#[test]
+fn elements_of_a_list_are_the_copies_not_its_halves() {
+    let mut world = World::new();
+    let way = contexts(&mut world, 0);
+    let node = world.node(0, false);
+    let node = world.context(node);
+    let mut next = 0;
+    let first = world.block(256, node, &[]);
+    let mut halves = [0, 0];
+    for half in &mut halves {
+        for _ in 0..10 {
+            let tree = rules(&mut world, way, 5);
+            next = world.block(256, node, &[next, tree]);
+        }
+        *half = next;
+        next = 0;
+    }
+    world.sketch.put(first, &halves);
+    world.hold(Holder::Static(0), first);
+    let rows = world.copies();
+    assert_eq!(rows[0].copies, 20, "{rows:#?}");
+    assert_eq!(rows[0].bytes_each, TREE);
+    assert_eq!(rows[0].waste_bytes, 19 * TREE);
+}

@@ -4,6 +4,11 @@
 //! one holder: what several holders reach begins a tree of its own. A whole structure is then one
 //! block with everything below it, and two structures look the same if they have as many blocks
 //! of each size from each stack: the sum of one number per block says so, in any order.
+//!
+//! A linked list has no top: what hangs on its first node is all of it, and the two halves of one
+//! that was reached in the middle look the same by chance. What repeats there are its elements.
+
+use std::collections::{HashMap, HashSet};
 
 use super::heap::{Block, Heap};
 use super::reach::{Marks, NOBODY, NONE, Reach};
@@ -26,7 +31,12 @@ pub(super) struct Tree {
     look: Vec<u64>,
     /// Of each block: the one it hangs on, [`NONE`] for those that begin a tree.
     pub(super) parent: Vec<u32>,
+    /// Looks of parts of lists that stand few times in one holder.
+    parts_of_lists: HashSet<u64>,
 }
+
+/// Nodes of a list.
+const LEAST_NODES: u8 = 8;
 
 /// What a block looks like: its size and its stack.
 pub(super) fn class(heap: &Heap, stacks: &[u64], block: &Block) -> u64 {
@@ -45,6 +55,7 @@ impl Tree {
             bytes: mem::filled(0, blocks),
             look: mem::filled(0, blocks),
             parent: mem::filled(NONE, blocks),
+            parts_of_lists: HashSet::new(),
         };
         for &block in reach.order.iter().rev() {
             let at = block as usize;
@@ -66,7 +77,47 @@ impl Tree {
             }
         }
         tree.lay_out(reach);
+        tree.parts_of_lists = tree.find_parts_of_lists(heap, reach, stacks);
         tree
+    }
+
+    /// Looks of blocks in chains of like blocks, each hanging on the one before, if one holder has
+    /// all of them and there are fewer than the chain has nodes.
+    fn find_parts_of_lists(&self, heap: &Heap, reach: &Reach, stacks: &[u64]) -> HashSet<u64> {
+        let class = |block: u32| class(heap, stacks, &heap.blocks[block as usize]);
+        let like_parent = |block: u32| match self.parent[block as usize] {
+            NONE => None,
+            parent => (class(parent) == class(block)).then_some(parent as usize),
+        };
+        // How many like blocks stand above each, and below it, itself included.
+        let mut above: Vec<u8> = mem::filled(0, self.at.len());
+        let mut below: Vec<u8> = mem::filled(1, self.at.len());
+        for &block in &reach.order {
+            if let Some(parent) = like_parent(block) {
+                above[block as usize] = above[parent].saturating_add(1);
+            }
+        }
+        for &block in reach.order.iter().rev() {
+            if above[block as usize] > 0 {
+                let parent = self.parent[block as usize] as usize;
+                below[parent] = below[parent].max(below[block as usize].saturating_add(1));
+            }
+        }
+        let mut seen: HashMap<u64, (u32, bool, u64)> = HashMap::new();
+        for &block in &reach.order {
+            let at = block as usize;
+            if above[at].saturating_add(below[at]) < LEAST_NODES {
+                continue;
+            }
+            let colour = reach.colour[at];
+            let (first, one_holder, count) = seen.entry(self.look[at]).or_insert((colour, true, 0));
+            *one_holder &= *first == colour;
+            *count += 1;
+        }
+        let few = seen
+            .into_iter()
+            .filter(|(_, (_, one, count))| *one && *count < u64::from(LEAST_NODES));
+        few.map(|(look, _)| look).collect()
     }
 
     /// Gives every block its place: a tree's blocks lie together.
@@ -131,7 +182,7 @@ pub(super) fn repeated(tree: &Tree, reach: &Reach, cells: &Marks, known: &Marks)
             seen.add(tree.look(block));
         }
     }
-    let mut single: std::collections::HashSet<u64> = std::collections::HashSet::new();
+    let mut single: HashSet<u64> = tree.parts_of_lists.clone();
     // A look that is taken for repeated by chance hides what is below it: then look again.
     for _ in 0..4 {
         let mut candidates = topmost(tree, reach, cells, known, |look| {
