@@ -242,3 +242,67 @@ fn sites_at_the_peak_add_up() {
             .ends_with("tests/budgets.rs")
     );
 }
+
+/// Spawns what nobody wrapped; each task holds a copy of the rules for a while.
+async fn serve_unwrapped() {
+    let rules = Arc::new(Rules::load());
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..TASKS {
+        let rules = Arc::clone(&rules);
+        tasks.spawn(async move { handler(cloned(&rules)).await });
+    }
+    while let Some(sum) = tasks.join_next().await {
+        assert_eq!(sum.unwrap(), 7 * RULES as u64);
+    }
+}
+
+#[cfg(all(feature = "tokio", target_os = "linux"))]
+fn unwrapped_tasks(m: &taskheap::Measured<()>) {
+    assert_budget!(m, peak >= TASKS * RULES as u64, not_followed == 0);
+    let text = failure(|| assert_budget!(m, peak <= 1.mib()));
+    assert!(text.contains("tests/budgets.rs:"), "{text}");
+    let tasks = m.scope("[tasks]");
+    assert_budget!(tasks, instances == TASKS, max >= 64.kib(), max <= 80.kib());
+}
+
+#[cfg(all(not(feature = "tokio"), target_os = "linux"))]
+fn unwrapped_tasks(m: &taskheap::Measured<()>) {
+    assert_eq!(m.not_followed, TASKS);
+    let text = failure(|| assert_budget!(m, peak <= 1.gib()));
+    assert!(
+        text.contains("60 spawned tasks are not in the figures"),
+        "{text}"
+    );
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn tasks_that_nobody_wrapped_are_no_hole() {
+    unwrapped_tasks(&measure_async(serve_unwrapped()).await);
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn tasks_that_nobody_wrapped_are_no_hole_on_many_threads() {
+    unwrapped_tasks(&measure_async(serve_unwrapped()).await);
+}
+
+/// tokio puts a large future into a box of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn large_futures_are_followed_where_they_are_wrapped() {
+    let work = async || {
+        let large = [1u8; 40_000];
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        drop(std::hint::black_box(vec![0u8; 10_000]));
+        large.iter().map(|byte| u64::from(*byte)).sum::<u64>()
+    };
+    let m = measure_async(async {
+        let spawn = |_| tokio::spawn(work().heap_scope("large"));
+        for task in (0..4).map(spawn).collect::<Vec<_>>() {
+            assert_eq!(task.await.unwrap(), 40_000);
+        }
+    })
+    .await;
+    assert_budget!(m, not_followed == 0, peak >= 160_000);
+    assert_budget!(m.scope("large"), max == 10_000, instances == 4);
+}

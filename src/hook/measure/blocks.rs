@@ -48,6 +48,13 @@ pub fn remove(address: usize) -> Option<Block> {
     shard(address).remove(&address)
 }
 
+/// Runs `work` while a block of this size is there and can't be freed.
+pub fn while_there<R>(address: usize, size: usize, work: impl FnOnce() -> R) -> Option<R> {
+    let shard = shard(address);
+    let is_there = shard.get(&address).is_some_and(|block| block.size == size);
+    is_there.then(work)
+}
+
 /// Forgets what the measurement made, and those within it.
 pub fn forget(ledger: &Arc<Ledger>) {
     for shard in BLOCKS.iter() {

@@ -57,8 +57,11 @@ struct State {
     stack_end: Cell<usize>,
     /// What the thread allocates now is the measurement's own.
     busy: Cell<bool>,
-    /// The block allocated last, 0 if it is freed.
-    last: Cell<usize>,
+    /// Address and size of the block allocated last, 0 if it is freed.
+    last: Cell<(usize, usize)>,
+    /// A task that no measurement knows.
+    #[cfg(feature = "tokio")]
+    foreign: Cell<u64>,
 }
 
 thread_local! {
@@ -67,7 +70,9 @@ thread_local! {
             context: Cell::new(std::ptr::null()),
             stack_end: Cell::new(0),
             busy: Cell::new(false),
-            last: Cell::new(0),
+            last: Cell::new((0, 0)),
+            #[cfg(feature = "tokio")]
+            foreign: Cell::new(0),
         }
     };
 }
@@ -105,20 +110,30 @@ pub fn stack_end() -> usize {
     STATE.with(|state| state.stack_end.get())
 }
 
-/// Notes the block that was allocated last.
-pub fn set_last(address: usize) {
-    STATE.with(|state| state.last.set(address));
+/// Notes the block that was allocated last; returns the one before.
+pub fn set_last(address: usize, size: usize) -> (usize, usize) {
+    STATE.with(|state| state.last.replace((address, size)))
 }
 
 /// Is this the block that this thread allocated last?
 pub fn was_last(address: usize) -> bool {
     STATE.with(|state| {
-        let is_last = state.last.get() == address;
+        let is_last = state.last.get().0 == address;
         if is_last {
-            state.last.set(0);
+            state.last.set((0, 0));
         }
         is_last
     })
+}
+
+#[cfg(feature = "tokio")]
+pub fn is_foreign(task: u64) -> bool {
+    STATE.with(|state| state.foreign.get() == task)
+}
+
+#[cfg(feature = "tokio")]
+pub fn set_foreign(task: u64) {
+    STATE.with(|state| state.foreign.set(task));
 }
 
 /// Runs `work` unless the thread does so already. What `work` allocates is not measured.

@@ -8,6 +8,7 @@ use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 
 use super::blocks::{self, Block, Charge};
+use super::cells;
 use super::current::{self, Context};
 
 /// Frames of a stack that are kept: those of the measured code, innermost first.
@@ -20,11 +21,10 @@ struct Stack {
 
 /// A block was handed out on this thread.
 #[inline]
-pub fn allocated(block: *mut u8, size: usize, _align: usize) {
-    if block.is_null() || !current::is_set() {
-        return;
+pub fn allocated(block: *mut u8, size: usize, align: usize) {
+    if !block.is_null() && (current::is_set() || tasks::may_be_one()) {
+        current::busy(|| book(block as usize, size, align));
     }
-    current::busy(|| book(block as usize, size));
 }
 
 /// A block is about to be freed.
@@ -55,7 +55,6 @@ pub fn take(block: *mut u8) -> Taken {
 /// The allocator has answered: one free and one allocation, or nothing if it had no memory.
 pub fn reallocated(taken: Taken, old: *mut u8, new: *mut u8, size: usize) {
     let Taken(found) = taken;
-    let is_measured = found.is_some();
     current::busy(|| {
         let Some((block, was_last)) = found else {
             return;
@@ -66,12 +65,11 @@ pub fn reallocated(taken: Taken, old: *mut u8, new: *mut u8, size: usize) {
             book_end(&block, was_last);
         }
     });
-    if !new.is_null() && (is_measured || current::is_set()) {
-        allocated(new, size, 0);
-    }
+    allocated(new, size, 0);
 }
 
 fn take_out(address: usize) -> Option<(Block, bool)> {
+    cells::freed(address);
     let block = blocks::remove(address)?;
     Some((block, current::was_last(address)))
 }
@@ -93,17 +91,62 @@ fn book_end(block: &Block, temporary: bool) {
     }
 }
 
-fn book(address: usize, size: usize) {
-    let Some(context) = current::get() else {
-        return;
+fn book(address: usize, size: usize, align: usize) {
+    let (context, stack_end) = match current::get() {
+        Some(context) => (context, current::stack_end()),
+        // A task's own stack ends where the runtime begins: nothing says where.
+        None => match tasks::context() {
+            Some(context) => (context, usize::MAX),
+            None => return,
+        },
     };
-    let stack = stack();
+    let stack = stack(stack_end);
     let Some(charge) = charge(&context, size, stack.key(), &stack) else {
         return;
     };
-    current::set_last(address);
+    let before = current::set_last(address, size);
     if let Some(stale) = blocks::insert(address, Block { size, charge }) {
         book_end(&stale, false);
+    }
+    cells::remember(address, size, align, before, &context);
+}
+
+/// The measurement of a task that runs here and was spawned by measured code.
+#[cfg(all(feature = "tokio", target_os = "linux"))]
+mod tasks {
+    use std::sync::Arc;
+
+    use super::{Context, cells, current};
+    use crate::hook::tokio::current_id;
+
+    pub fn may_be_one() -> bool {
+        let id = current_id();
+        id != 0 && !current::is_foreign(id)
+    }
+
+    pub fn context() -> Option<Arc<Context>> {
+        let id = current_id();
+        let found = cells::context_of(id);
+        if found.is_none() {
+            // Its cell would be known by now: a task is polled after it was spawned.
+            current::set_foreign(id);
+        }
+        found
+    }
+}
+
+#[cfg(not(all(feature = "tokio", target_os = "linux")))]
+mod tasks {
+    use std::sync::Arc;
+
+    use super::Context;
+
+    pub fn may_be_one() -> bool {
+        false
+    }
+
+    pub fn context() -> Option<Arc<Context>> {
+        None
     }
 }
 
@@ -126,12 +169,11 @@ fn charge(context: &Arc<Context>, size: usize, key: u64, stack: &Stack) -> Optio
 }
 
 /// The calling thread's stack, up to where the measured code begins.
-fn stack() -> Stack {
+fn stack(end: usize) -> Stack {
     let mut stack = Stack {
         frames: [0; FRAMES],
         length: 0,
     };
-    let end = current::stack_end();
     let visit = |frame: &backtrace::Frame| {
         if frame.sp() as usize > end {
             return false;

@@ -25,6 +25,10 @@ pub struct Measured<T> {
     pub allocations: u64,
     /// Blocks that were freed before the same thread's next allocation.
     pub temporary: u64,
+    /// Tasks that were spawned and whose allocations are not in these figures. Always 0 with
+    /// feature `tokio`; without it wrap them by [`heap_scope`](crate::HeapScope::heap_scope).
+    /// [`assert_budget!`](crate::assert_budget) fails if there are any.
+    pub not_followed: u64,
     scopes: Vec<ScopeFigures>,
     sites: Arc<[SiteCounts]>,
 }
@@ -97,6 +101,7 @@ impl<T> Measured<T> {
             allocated: whole.allocated,
             allocations: whole.allocations,
             temporary: whole.temporary,
+            not_followed: snapshot.not_followed,
             scopes,
             sites,
         }
@@ -168,6 +173,8 @@ pub trait Spent {
     fn title(&self) -> String;
     /// Scopes to list beside the sites.
     fn parts(&self) -> &[ScopeFigures];
+    /// Tasks that the figures leave out.
+    fn not_followed(&self) -> u64;
 }
 
 impl<T> Spent for Measured<T> {
@@ -181,6 +188,10 @@ impl<T> Spent for Measured<T> {
 
     fn parts(&self) -> &[ScopeFigures] {
         &self.scopes
+    }
+
+    fn not_followed(&self) -> u64 {
+        self.not_followed
     }
 }
 
@@ -196,6 +207,11 @@ impl Spent for ScopeFigures {
     fn parts(&self) -> &[ScopeFigures] {
         std::slice::from_ref(self)
     }
+
+    /// The scope has figures: what it wraps is followed.
+    fn not_followed(&self) -> u64 {
+        0
+    }
 }
 
 impl<S: Spent + ?Sized> Spent for &S {
@@ -209,6 +225,10 @@ impl<S: Spent + ?Sized> Spent for &S {
 
     fn parts(&self) -> &[ScopeFigures] {
         (**self).parts()
+    }
+
+    fn not_followed(&self) -> u64 {
+        (**self).not_followed()
     }
 }
 

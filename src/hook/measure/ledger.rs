@@ -81,6 +81,8 @@ struct Books {
 pub struct Snapshot {
     pub groups: Vec<Group>,
     pub sites: Vec<SiteCounts>,
+    /// Tasks that were spawned and whose allocations nobody counted.
+    pub not_followed: u64,
 }
 
 pub struct Ledger {
@@ -187,6 +189,7 @@ impl Ledger {
         Snapshot {
             groups: books.groups.clone(),
             sites: books.sites.clone(),
+            not_followed: 0,
         }
     }
 }

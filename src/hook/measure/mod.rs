@@ -11,6 +11,7 @@
 //! byte, and panics if it did not see it.
 
 mod blocks;
+mod cells;
 mod current;
 mod events;
 mod figures;
@@ -21,6 +22,7 @@ mod resolve;
 mod scope;
 #[doc(hidden)]
 pub mod verdict;
+mod vtables;
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::hint::black_box;
@@ -101,7 +103,8 @@ impl Session {
         self.is_open = false;
         let ledger = &self.context.ledger;
         let snapshot = current::busy(|| {
-            let snapshot = ledger.close();
+            let mut snapshot = ledger.close();
+            snapshot.not_followed = cells::close(ledger);
             if ledger.outer.is_none() {
                 blocks::forget(ledger);
             }

@@ -12,6 +12,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{self, Poll};
 
+use super::cells;
 use super::current::{self, Context, Entered};
 use super::ledger::WHOLE;
 use crate::hook::switch;
@@ -78,6 +79,7 @@ pub trait HeapScope: Future + Sized {
         let context = around.and_then(|around| child(&around, name));
         Scoped {
             name: Some(name),
+            was_polled: false,
             context,
             future: ManuallyDrop::new(self),
         }
@@ -91,6 +93,7 @@ impl<F: Future> HeapScope for F {}
 pub struct Scoped<F> {
     /// `None` for the measured future itself.
     name: Option<&'static str>,
+    was_polled: bool,
     context: Option<Arc<Context>>,
     /// Pinned with the whole. Dropped in its scope, by `drop`.
     future: ManuallyDrop<F>,
@@ -102,6 +105,7 @@ impl<F> Scoped<F> {
         debug_assert_eq!(context.instance, WHOLE);
         Scoped {
             name: None,
+            was_polled: false,
             context: Some(context),
             future: ManuallyDrop::new(future),
         }
@@ -144,6 +148,10 @@ impl<F: Future> Future for Scoped<F> {
             && switch::is_measuring()
         {
             this.context = current::get().and_then(|around| child(&around, name));
+        }
+        if !std::mem::replace(&mut this.was_polled, true) && this.context.is_some() {
+            let here = &raw const *this as usize;
+            current::busy(|| cells::followed(here));
         }
         let here = 0u8;
         let _polled = begin(this.name, this.context.as_ref(), &raw const here as usize);
