@@ -14,6 +14,7 @@ mod claims;
 mod copies;
 mod facts;
 mod finished_tasks;
+mod growth;
 mod idle_tasks;
 mod large_future;
 mod leaks;
@@ -80,6 +81,7 @@ pub fn find(
     court.hear(&copies::Copies);
     court.hear(&oversized::Oversized);
     court.hear(&idle_tasks::IdleTasks);
+    court.hear(&growth::Growth);
     court.hear(&thread_stacks::ThreadStacks);
     court.hear(&retained::Retained);
     court.hear(&outside_heap::OutsideHeap);

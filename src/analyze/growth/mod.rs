@@ -39,7 +39,8 @@ const FOLLOWS: f64 = 0.98;
 pub struct GrowthRow {
     /// `process`, `task-type`, `thread-local`, `thread` or `site`.
     pub of: &'static str,
-    /// Of the task type, the thread-local, the threads or the function.
+    /// Of the task type, the thread-local, the threads or the function. Of a process: in the
+    /// report of one profile the task type that it grows by, if that is known.
     pub name: String,
     /// Where it is made: the innermost call that has nearly all of it. Null if there is none in
     /// the program's own code.

@@ -204,3 +204,57 @@ fn two_values_are_no_growth() {
     assert!(rows(&samples, None).is_empty());
     assert_eq!(most_distinct(&samples), 2);
 }
+
+mod one_profile {
+    use super::super::fit::Shape;
+    use super::super::{Timed, of_timeline};
+    use crate::profile::{Profile, Timeline};
+
+    fn profile(tasks: &[u64], threads: &[u32], live: impl Fn(u64, u32) -> u64) -> Profile {
+        let live_bytes: Vec<u64> = (tasks.iter().zip(threads))
+            .map(|(a, b)| live(*a, *b))
+            .collect();
+        Profile {
+            timeline: Timeline {
+                at_ms: (0..tasks.len() as u32).map(|at| at * 50).collect(),
+                rss_bytes: live_bytes.clone(),
+                live_bytes,
+                tasks_alive: tasks.to_vec(),
+                threads_alive: threads.to_vec(),
+            },
+            ..Profile::default()
+        }
+    }
+
+    #[test]
+    fn bytes_that_follow_tasks_are_a_row() {
+        let tasks = [0, 10, 20, 20, 30, 40, 50, 50, 25, 5];
+        let found = of_timeline(&profile(&tasks, &[3; 10], |n, _| 5_000_000 + 40_000 * n));
+        let Timed::Rows(rows) = found else {
+            panic!("no rows");
+        };
+        assert_eq!((rows[0].of, rows[0].unit.as_str()), ("process", "task"));
+        assert_eq!(rows[0].shape, Shape::Linear);
+        assert!((rows[0].bytes_per_unit - 40_000.0).abs() < 1.0);
+        assert!((rows[0].constant_bytes - 5e6).abs() < 1.0);
+        assert_eq!(rows[0].site, None, "nobody knows whose they are");
+    }
+
+    #[test]
+    fn threads_count_where_tasks_stay() {
+        let threads = [1, 2, 4, 6, 8, 10, 12];
+        let found = of_timeline(&profile(&[2; 7], &threads, |_, n| u64::from(n) << 20));
+        assert!(matches!(found, Timed::Rows(rows) if rows[0].unit == "thread"));
+    }
+
+    #[test]
+    fn what_did_not_vary_says_so() {
+        let found = of_timeline(&profile(&[7; 9], &[3; 9], |_, _| 5_000_000));
+        let Timed::Nothing(why) = found else {
+            panic!("rows");
+        };
+        assert!(why.contains("7 tasks and 3 threads"), "{why}");
+        let found = of_timeline(&Profile::default());
+        assert!(matches!(found, Timed::Nothing(why) if why.contains("no samples")));
+    }
+}

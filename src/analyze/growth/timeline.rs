@@ -129,7 +129,7 @@ fn row(profile: &Profile, unit: &str, line: Line, counts: Vec<(f64, f64)>) -> Gr
     };
     GrowthRow {
         of: "process",
-        name: String::new(),
+        name: owner_name.clone().unwrap_or_default(),
         site: place.as_ref().map(|place| place.site.clone()),
         called_from: place.map_or(Vec::new(), |place| place.called_from),
         unit: unit.to_owned(),

@@ -1,5 +1,6 @@
 //! The rules on profiles made by hand: what they tell, and where they are silent.
 
+mod growth;
 mod heap;
 mod memory;
 mod sketch;
