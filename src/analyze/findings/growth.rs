@@ -83,7 +83,7 @@ impl Rule for Growth {
         Finding {
             kind: Kind::Growth,
             title: format!(
-                "{} more in {}, and no end of it, while the number of {tasks} stayed{}",
+                "{} more in {}, and no end of it, while the number of {tasks} stayed as it was{}",
                 size(grower.grown),
                 seconds(grower.took_s),
                 places::made_in(Some(&grower.site)),
