@@ -7,6 +7,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use super::{Error, Outcome, budget, exit_codes, first_budget, print, print_raw};
+use crate::analyze::budget::{SweepFile, Table, judge_sweep};
 use crate::analyze::{self, Judgement, Report, Unusable, Verdict};
 use crate::profile;
 use crate::render::judgement::{self, Checked};
@@ -40,7 +41,8 @@ Every limit is optional; [NAME.\"PATTERN\"] is a whole name, the end of one afte
                               allocated, allocations, temporary
   [leaks]                     bytes, blocks
   [copies]                    waste: all but one of each
-  [growth.\"handler\"]          per_task, per_thread: bytes for each more of them
+  [growth.\"handler\"]          per_task, per_thread: bytes for each more of them;
+                              of a sweep also per_step (of its variable)
 
   [baseline]                  for --baseline
   tolerance = \"10%\"           may come on top of what it has,
@@ -50,7 +52,7 @@ Sizes are in bytes or have a unit (1 KB = 1,024 bytes). Exit code 2 means that t
 could not be judged: a pattern matches nothing, what it limits was not measured, or not
 exactly enough.")]
 pub struct Args {
-    /// What `taskheap run` wrote
+    /// What `taskheap run` wrote, or the sweep.json of `taskheap sweep` (for [growth])
     #[arg(value_name = "PROFILE", required = true)]
     profiles: Vec<PathBuf>,
 
@@ -95,10 +97,23 @@ pub fn run(args: &Args) -> Outcome {
     }
     let budget = read_budget(args)?;
     let baseline = args.baseline.as_deref().map(report_of).transpose()?;
+    let (sweeps, profiles) = sort_out(&args.profiles)?;
     let mut all = Vec::new();
-    for path in &args.profiles {
+    for (path, sweep) in &sweeps {
+        let mut judgement = judge_sweep(sweep, &budget.limits);
+        refuse_nothing(&mut judgement);
+        all.push(Checked {
+            profile: path.display().to_string(),
+            judgement,
+        });
+    }
+    let mut limits = budget.limits;
+    if !sweeps.is_empty() {
+        limits.retain(|limit| limit.key.table != Table::Growth);
+    }
+    for path in profiles {
         let report = report_of(path)?;
-        let mut judgement = analyze::judge(&report, &budget.limits);
+        let mut judgement = analyze::judge(&report, &limits);
         if let Some(baseline) = &baseline {
             analyze::budget::compare(baseline, &report, budget.tolerance, &mut judgement);
         }
@@ -110,6 +125,28 @@ pub fn run(args: &Args) -> Outcome {
     }
     tell(&all, args.format)?;
     Ok(ExitCode::from(code(&all)))
+}
+
+/// What sweeps wrote, and profiles.
+type SortedOut<'a> = (Vec<(&'a Path, SweepFile)>, Vec<&'a Path>);
+
+/// JSON is what a sweep writes.
+fn sort_out(paths: &[PathBuf]) -> Result<SortedOut<'_>, Error> {
+    let (mut sweeps, mut profiles): SortedOut = Default::default();
+    for path in paths {
+        if path.extension().is_none_or(|ending| ending != "json") {
+            profiles.push(path.as_path());
+            continue;
+        }
+        let refused = |what| Error::Refused {
+            what: format!("{} {what}", path.display()),
+            hint: "name a profile, or the sweep.json of `taskheap sweep`".to_owned(),
+        };
+        let text =
+            std::fs::read(path).map_err(|error| refused(format!("can't be read: {error}")))?;
+        sweeps.push((path.as_path(), SweepFile::parse(&text).map_err(refused)?));
+    }
+    Ok((sweeps, profiles))
 }
 
 pub fn report_of(path: &Path) -> Result<Report, Error> {

@@ -2,10 +2,10 @@
 
 use super::{ContextId, FrameId, NodeId, Origin, Owner, OwnerKind, Profile, Spread, StringId};
 use crate::wire::NodeFlags;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The innermost frame of the program's own crates, and the innermost library frame below it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Site {
     pub function: String,
     pub file: Option<String>,

@@ -224,3 +224,40 @@ fn a_sample_is_judged_where_it_is_sure() {
     );
     assert_eq!(judged("[program]\nallocations = 1_000_000\n".to_owned()), 2);
 }
+
+const SWEEP: &str = r#"{"schema": 1, "growth": [
+  {"of": "process", "name": "server", "site": null, "unit": "n", "bytes_per_unit": 4200000.4,
+   "r2": 0.999, "variable": "n", "over_variable": {"bytes_per_step": 4200000.4, "r2": 0.999}},
+  {"of": "task-type", "name": "server::handler", "unit": "task", "bytes_per_unit": 4194304.0,
+   "site": {"function": "server::Rules::clone", "file": "src/rules.rs", "line": 12, "library": null},
+   "r2": 1.0, "variable": "n", "over_variable": {"bytes_per_step": 4194304.0, "r2": 1.0}},
+  {"of": "site", "name": "server::log", "site": null, "unit": "n", "bytes_per_unit": 10.0,
+   "r2": 0.3, "variable": "n", "over_variable": {"bytes_per_step": 10.0, "r2": 0.3}}
+]}"#;
+
+#[test]
+fn growth_of_a_sweep_is_judged() {
+    let folder = two();
+    std::fs::write(folder.path("sweep.json"), SWEEP).unwrap();
+    let judged = |budget: &str, args: &str| check(&folder, budget, args);
+
+    let handler = "[growth.handler]\nper_task = \"1 MB\"\n";
+    let process = "[growth.server]\nper_step = \"8 MB\"\n[program]\npeak = \"1 GB\"\n";
+    let both = format!("{handler}{process}");
+    let (code, text) = judged(&both, "walked.taskheap sweep.json");
+    golden::check("check-sweep.txt", &text);
+    assert_eq!(code, 1);
+
+    let (code, text) = judged("[growth.log]\nper_step = 100\n", "sweep.json");
+    assert!(code == 2 && text.contains("r² is 0.30"), "{text}");
+    let (code, text) = judged("[growth.handler]\nper_thread = 1\n", "sweep.json");
+    assert!(
+        code == 2 && text.contains("server::handler (per_task)"),
+        "{text}"
+    );
+    let (code, text) = judged("[program]\npeak = 1\n", "sweep.json");
+    assert!(code == 2 && text.contains("no limit"), "{text}");
+    std::fs::write(folder.path("other.json"), "{}").unwrap();
+    let (code, text) = judged(handler, "other.json");
+    assert!(code == 2 && text.contains("is no sweep.json"), "{text}");
+}

@@ -5,9 +5,9 @@
 
 use serde::Serialize;
 
+use super::growth::Slope;
 use super::{Row, matches};
 use crate::analyze::figures::{bytes, count};
-use crate::analyze::growth::GrowthRow;
 use crate::analyze::{Report, SiteRow, TaskRow, ThreadLocalRow, ThreadRow, written};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,7 +56,7 @@ enum Source {
     Thread(fn(&ThreadRow) -> Reading),
     ThreadLocal(fn(&ThreadLocalRow) -> Reading),
     Site(fn(&SiteRow) -> u64),
-    /// Per unit of this name.
+    /// Per task, thread, or step of the variable that was swept.
     Growth(&'static str),
 }
 
@@ -114,10 +114,7 @@ impl Table {
                 names.dedup();
                 names
             }
-            Table::Growth => {
-                let name = |row: &GrowthRow| format!("{} (per {})", row.name, row.unit);
-                report.growth.iter().map(name).collect()
-            }
+            Table::Growth => Slope::names(&Slope::of(&report.growth)),
             _ => Vec::new(),
         }
     }
@@ -152,7 +149,7 @@ use Unit::{Bytes, Count, Permille};
 
 /// Every key of a budget.
 #[rustfmt::skip]
-pub static KEYS: [Key; 34] = [
+pub static KEYS: [Key; 35] = [
     key(T::Program, "peak", Bytes, S::Report(peak)),
     key(T::Program, "live_at_end", Bytes, S::Report(|r| exact(r.totals.live_bytes))),
     key(T::Program, "allocated", Bytes, S::Report(|r| exact(r.totals.allocated_bytes))),
@@ -187,6 +184,7 @@ pub static KEYS: [Key; 34] = [
     key(T::Copies, "waste", Bytes, S::Report(|r| walked(r, sum(&r.copies, |c| c.waste_bytes)))),
     key(T::Growth, "per_task", Bytes, S::Growth("task")),
     key(T::Growth, "per_thread", Bytes, S::Growth("thread")),
+    key(T::Growth, "per_step", Bytes, S::Growth("step")),
 ];
 
 fn exact(value: u64) -> Reading {
@@ -287,15 +285,23 @@ impl Key {
                 locals.map(row).collect()
             }
             Source::Site(read) => sites(report, read, pattern).into_iter().collect(),
-            Source::Growth(unit) => {
-                let rows = report.growth.iter().filter(|row| row.unit == unit);
-                rows.filter(|row| fits(&row.name)).map(growth).collect()
-            }
+            Source::Growth(_) => self.slopes(&Slope::of(&report.growth), pattern),
         };
         for row in &mut rows {
             self.widen(row, report.recording.sample_bytes);
         }
         rows
+    }
+
+    /// What a limit of growth is held against.
+    pub(super) fn slopes(&self, slopes: &[Slope], pattern: Option<&str>) -> Vec<Row> {
+        let Source::Growth(unit) = self.source else {
+            return Vec::new();
+        };
+        let fits = |slope: &&Slope| {
+            slope.unit == unit && pattern.is_some_and(|pattern| matches(pattern, &slope.name))
+        };
+        slopes.iter().filter(fits).map(Slope::row).collect()
     }
 
     /// Of a sample, bytes are known to within two standard deviations (of Poisson sampling, whose
@@ -345,20 +351,4 @@ fn sites(report: &Report, read: fn(&SiteRow) -> u64, pattern: Option<&str>) -> O
 fn ends_in(path: &str, pattern: &str) -> bool {
     path.strip_suffix(pattern)
         .is_some_and(|rest| !pattern.is_empty() && (rest.is_empty() || rest.ends_with('/')))
-}
-
-fn growth(row: &GrowthRow) -> Row {
-    /// Below this a line through the points says little about what one more unit costs.
-    const LEAST_R2: f64 = 0.9;
-    let reading = match row.r2 {
-        r2 if r2 < LEAST_R2 => Err(format!(
-            "the points lie on no line (r² is {r2:.2}, {LEAST_R2} is asked for)"
-        )),
-        _ => exact(row.bytes_per_unit.max(0.0).round() as u64),
-    };
-    Row {
-        subject: row.name.clone(),
-        site: row.site.clone(),
-        reading,
-    }
 }

@@ -6,6 +6,7 @@
 
 mod baseline;
 mod draft;
+mod growth;
 mod keys;
 mod pattern;
 
@@ -13,6 +14,7 @@ use serde::Serialize;
 
 pub use baseline::{Tolerance, compare};
 pub use draft::{Draft, draft};
+pub use growth::{SweepFile, judge_sweep};
 pub use keys::{KEYS, Key, Table, Unit};
 pub use pattern::matches;
 
