@@ -1,18 +1,18 @@
 //! `taskheap report`: the first screen, one table whole, or everything as JSON.
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::ValueEnum;
 
 use super::{Error, Outcome, print, print_raw};
 use crate::analyze::{Order, Report};
-use crate::profile;
+use crate::profile::{self, Output};
 use crate::render::tables::{self, Options};
 use crate::render::text::{FAINT, HEADING, WIDTH, styled, wrap};
 use crate::render::units::UNITS_NOTE;
-use crate::render::{first_screen, units, workers};
+use crate::render::{first_screen, stacks_svg, units, workers};
 
 /// Show who owns the heap: one screen, one table whole, or JSON
 #[derive(Debug, clap::Args)]
@@ -47,6 +47,14 @@ pub struct Args {
     /// Don't shorten names to fit 80 columns
     #[arg(long)]
     wide: bool,
+
+    /// Draw the stacks into this file, a bar for each kind of task and thread
+    #[arg(long, value_name = "FILE", requires = "stacks")]
+    svg: Option<PathBuf>,
+
+    /// Overwrite that file if it exists
+    #[arg(long, requires = "svg")]
+    force: bool,
 }
 
 /// Which tables to show whole, instead of the first screen.
@@ -144,6 +152,9 @@ pub fn run(args: &Args) -> Outcome {
         print_raw(&text)?;
         return Ok(ExitCode::SUCCESS);
     }
+    if let Some(path) = &args.svg {
+        draw_stacks(&report, path, args.force)?;
+    }
     let width = (!args.wide).then_some(WIDTH);
     if args.tables.any() {
         let limit = args.limit;
@@ -158,6 +169,20 @@ pub fn run(args: &Args) -> Outcome {
         ))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn draw_stacks(report: &Report, path: &Path, force: bool) -> Result<(), Error> {
+    let output = Output::create(path, profile::Options { force })?;
+    let drawn = stacks_svg::draw(&report.stacks).map_err(|what| Error::Refused {
+        what: format!("the stacks can't be drawn: {what}"),
+        hint: "--stacks alone shows them as a table".to_owned(),
+    })?;
+    let svg = drawn.ok_or_else(|| Error::Nothing {
+        what: "there are no stacks to draw".to_owned(),
+        hint: "they are seen at a walk: record without --no-walk".to_owned(),
+    })?;
+    output.finish_with(svg.as_bytes())?;
+    Ok(())
 }
 
 /// The tables that were asked for, each with what its figures mean.

@@ -9,6 +9,7 @@ pub mod first_screen;
 pub mod flamegraph;
 pub mod growth;
 pub mod judgement;
+pub mod stacks_svg;
 pub mod table;
 pub mod tables;
 pub mod text;

@@ -82,6 +82,17 @@ fn tables_whole() {
 }
 
 #[test]
+fn stacks_drawn() {
+    let folder = two();
+    folder.shown("report walked.taskheap --stacks --svg stacks.svg");
+    let svg = std::fs::read_to_string(folder.path("stacks.svg")).unwrap();
+    golden::check("stacks.svg", &svg);
+    let again = folder.run("report walked.taskheap --stacks --svg stacks.svg");
+    assert_eq!(again.status.code(), Some(2));
+    folder.shown("report walked.taskheap --stacks --svg stacks.svg --force");
+}
+
+#[test]
 fn json() {
     let folder = two();
     for name in ["server", "walked"] {

@@ -38,8 +38,17 @@ pub fn findings(rows: &[GrowthRow], limit: Option<&Limit>) -> Vec<Finding> {
     let process = of_process.max_by_key(|row| row.grown_bytes);
     let whole = process.map_or(0, |row| row.grown_bytes);
     let mut told: Vec<&GrowthRow> = Vec::new();
-    for kind in ["thread-local", "task-type", "site", "thread"] {
-        for row in rows.iter().filter(|row| row.of == kind) {
+    // Threads whose bytes have a line say more than each line of it; the others say less.
+    let placed = |row: &GrowthRow| row.site.is_some();
+    let order: [fn(&str, bool) -> bool; 5] = [
+        |of, _| of == "thread-local",
+        |of, _| of == "task-type",
+        |of, placed| of == "thread" && placed,
+        |of, _| of == "site",
+        |of, _| of == "thread",
+    ];
+    for is_next in order {
+        for row in rows.iter().filter(|row| is_next(row.of, placed(row))) {
             if deserves_it(row, whole) && !is_told(row, &told) {
                 told.push(row);
             }
@@ -110,15 +119,15 @@ fn calls(told: &GrowthRow, row: &GrowthRow) -> bool {
 
 fn describe(row: &GrowthRow, limit: Option<&Limit>) -> Finding {
     let each = bytes(row.bytes_per_unit.max(0.0) as u64);
-    let owner = row.owner_name.as_deref();
-    let what = match (row.of, row.unit.as_str(), owner) {
-        ("thread-local", "thread", _) => {
-            format!("{each} more for each thread that has {}", row.name)
+    let owner = row.owner_name.as_deref().unwrap_or("");
+    let what = match (row.unit.as_str(), row.owner_kind) {
+        ("task", Some("task")) => format!("{each} more for each task of {owner}"),
+        ("thread", Some("thread")) => format!("{each} more for each thread of {owner}"),
+        ("thread", Some("thread-local")) => {
+            format!("{each} more for each thread that has {owner}")
         }
-        (_, "task", Some(name)) => format!("{each} more for each task of {name}"),
-        (_, "thread", Some(name)) => format!("{each} more for each thread of {name}"),
-        (_, unit @ ("task" | "thread"), None) => format!("{each} more for each {unit}"),
-        (_, unit, _) => format!("{each} more for each step of {unit}"),
+        (unit @ ("task" | "thread"), _) => format!("{each} more for each {unit}"),
+        (unit, _) => format!("{each} more for each step of {unit}"),
     };
     let faster = match (row.shape, row.exponent) {
         (Shape::Superlinear, Some(exponent)) => {

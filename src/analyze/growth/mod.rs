@@ -68,6 +68,8 @@ pub struct GrowthRow {
     pub over_variable: Law,
     /// Who keeps it, else made it: a task type, thread or thread-local.
     pub owner_name: Option<String>,
+    /// `task`, `thread` or `thread-local`.
+    pub owner_kind: Option<&'static str>,
     /// At the largest value of the variable: bytes, how much of them is growth since the
     /// smallest, and how many units there were.
     pub bytes_at_most: u64,
@@ -255,6 +257,7 @@ impl Series<'_> {
             over_variable: over_variable.law(limit),
             exponent: over_variable.power.map(|power| power.exponent),
             owner_name: owner_name(&fullest.whose),
+            owner_kind: owner_kind(&fullest.whose),
             bytes_at_most: last as u64,
             grown_bytes: (last - first).max(0.0) as u64,
             units_at_most: units_at_most(&points, &unit),
@@ -278,6 +281,15 @@ fn owner_name(whose: &Whose) -> Option<String> {
     match whose {
         Whose::Nobody => None,
         Whose::Task(name) | Whose::Thread(name) | Whose::ThreadLocal(name) => Some(name.clone()),
+    }
+}
+
+fn owner_kind(whose: &Whose) -> Option<&'static str> {
+    match whose {
+        Whose::Nobody => None,
+        Whose::Task(_) => Some("task"),
+        Whose::Thread(_) => Some("thread"),
+        Whose::ThreadLocal(_) => Some("thread-local"),
     }
 }
 

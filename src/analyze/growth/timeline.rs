@@ -51,8 +51,9 @@ pub fn of_timeline(profile: &Profile) -> Timed {
         }
         (Err(tasks), Err(threads)) => {
             return Timed::Nothing(format!(
-                "one run shows growth only if the number of tasks or threads varies while it \
-                 runs: there were {tasks} tasks and {threads} threads; `taskheap sweep` varies it"
+                "one run shows growth only if it is seen with {LEAST_COUNTS} different numbers of \
+                 tasks or threads: there were {tasks} tasks and {threads} threads; `taskheap \
+                 sweep` varies them"
             ));
         }
     };
@@ -104,10 +105,18 @@ fn grew_together(tasks: &[u64], threads: &[u64]) -> bool {
 }
 
 fn seen(counts: &[u64]) -> String {
-    match (counts.iter().min(), counts.iter().max()) {
-        (Some(least), Some(most)) if least == most => least.to_string(),
-        (Some(least), Some(most)) => format!("{least} to {most}"),
-        _ => "no".to_owned(),
+    let mut known = counts.to_vec();
+    known.sort_unstable();
+    known.dedup();
+    match known.as_slice() {
+        [] => "no".to_owned(),
+        [one] => one.to_string(),
+        [.., most] if known.len() >= LEAST_COUNTS => format!("{} to {most}", known[0]),
+        few => few
+            .iter()
+            .map(u64::to_string)
+            .collect::<Vec<_>>()
+            .join(" or "),
     }
 }
 
@@ -147,6 +156,7 @@ fn row(profile: &Profile, unit: &str, line: Line, counts: Vec<(f64, f64)>) -> Gr
             r2: line.r2,
             limit_value: None,
         },
+        owner_kind: owner_name.as_ref().map(|_| "task"),
         owner_name,
         bytes_at_most: last.1 as u64,
         grown_bytes: (last.1 - first.1).max(0.0) as u64,
