@@ -42,6 +42,8 @@ const FLAT_BYTES: f64 = 4096.0;
 const LINEAR: std::ops::Range<f64> = 0.8..1.2;
 /// A line that explains so much is one, whatever the exponent of its few points says.
 const CERTAIN: f64 = 0.999;
+/// The search ends at 4: what is best there is one high value at the end, not a law.
+const STEEPEST: f64 = 3.9;
 /// A law with an exponent leaves less than a line by this factor, or the exponent is noise.
 const BENT: f64 = 4.0;
 /// What levels off rises no more than by this part.
@@ -185,6 +187,7 @@ pub fn shape(points: &[(f64, f64)], line: &Line, power: Option<&Power>) -> Shape
         line.r2 < CERTAIN && power.r2 >= LEAST_R2 && left(line.r2) > left(power.r2) * BENT
     });
     match bent.map(|power| power.exponent * power.factor.signum()) {
+        Some(exponent) if exponent >= STEEPEST => Shape::Unclear,
         Some(exponent) if exponent >= LINEAR.end => Shape::Superlinear,
         Some(exponent) if (0.0..LINEAR.start).contains(&exponent) => Shape::Sublinear,
         _ if line.r2 >= LEAST_R2 => Shape::Linear,

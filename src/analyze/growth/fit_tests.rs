@@ -99,6 +99,8 @@ fn shapes() {
     assert_eq!(shaped(&of(|x| 5e6 + 5e4 * x)), Shape::Linear);
     assert_eq!(shaped(&of(|x| 5e6 + 50.0 * x * x)), Shape::Superlinear);
     assert_eq!(shaped(&of(|x| 5e6 + 1e6 * x.min(8.0))), Shape::Sublinear);
+    let jump = [(1.0, 1e6), (2.0, 1e6), (3.0, 1e6), (4.0, 9e6)];
+    assert_eq!(shaped(&jump), Shape::Unclear);
     let zigzag = [(1.0, 9e6), (2.0, 1e6), (3.0, 8e6), (4.0, 2e6), (5.0, 9e6)];
     assert_eq!(shaped(&zigzag), Shape::Unclear);
 }
