@@ -4,9 +4,9 @@
 use std::alloc::System;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
 
 use taskheap::{HeapScope, assert_budget, measure, measure_async};
+use tokio::sync::Barrier;
 
 #[global_allocator]
 static ALLOC: taskheap::Alloc<System> = taskheap::Alloc::new(System);
@@ -24,9 +24,9 @@ impl Rules {
     }
 }
 
-/// Holds the rules while others run.
-async fn handler(rules: impl AsRef<Rules>) -> u64 {
-    tokio::time::sleep(Duration::from_millis(5)).await;
+/// Holds the rules until all others do, however late the machine lets them start.
+async fn handler(rules: impl AsRef<Rules>, all: Arc<Barrier>) -> u64 {
+    all.wait().await;
     rules.as_ref().0.iter().map(|byte| u64::from(*byte)).sum()
 }
 
@@ -47,10 +47,11 @@ impl AsRef<Rules> for Shared {
 /// Runs all tasks side by side; each gets what `each` makes in it.
 async fn serve<R: AsRef<Rules> + Send + 'static>(each: fn(&Arc<Rules>) -> R) {
     let rules = Arc::new(Rules::load());
+    let all = Arc::new(Barrier::new(TASKS as usize));
     let mut tasks = Vec::new();
     for _ in 0..TASKS {
-        let rules = Arc::clone(&rules);
-        let work = async move { handler(each(&rules)).await };
+        let (rules, all) = (Arc::clone(&rules), Arc::clone(&all));
+        let work = async move { handler(each(&rules), all).await };
         tasks.push(tokio::spawn(work.heap_scope("handler")));
     }
     for task in tasks {
@@ -246,10 +247,11 @@ fn sites_at_the_peak_add_up() {
 /// Spawns what nobody wrapped; each task holds a copy of the rules for a while.
 async fn serve_unwrapped() {
     let rules = Arc::new(Rules::load());
+    let all = Arc::new(Barrier::new(TASKS as usize));
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..TASKS {
-        let rules = Arc::clone(&rules);
-        tasks.spawn(async move { handler(cloned(&rules)).await });
+        let (rules, all) = (Arc::clone(&rules), Arc::clone(&all));
+        tasks.spawn(async move { handler(cloned(&rules), all).await });
     }
     while let Some(sum) = tasks.join_next().await {
         assert_eq!(sum.unwrap(), 7 * RULES as u64);
@@ -290,14 +292,15 @@ async fn tasks_that_nobody_wrapped_are_no_hole_on_many_threads() {
 /// tokio puts a large future into a box of its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn large_futures_are_followed_where_they_are_wrapped() {
-    let work = async || {
+    let work = async |all: Arc<Barrier>| {
         let large = [1u8; 40_000];
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        all.wait().await;
         drop(std::hint::black_box(vec![0u8; 10_000]));
         large.iter().map(|byte| u64::from(*byte)).sum::<u64>()
     };
     let m = measure_async(async {
-        let spawn = |_| tokio::spawn(work().heap_scope("large"));
+        let all = Arc::new(Barrier::new(4));
+        let spawn = |_| tokio::spawn(work(Arc::clone(&all)).heap_scope("large"));
         for task in (0..4).map(spawn).collect::<Vec<_>>() {
             assert_eq!(task.await.unwrap(), 40_000);
         }

@@ -32,20 +32,21 @@ struct Cell {
     before: usize,
     /// Who spawned.
     context: Arc<Context>,
-    /// Once it is known to be one.
-    id: Option<u64>,
     is_followed: bool,
 }
 
 #[derive(Default)]
 struct Cells {
     by_address: BTreeMap<usize, Cell>,
-    /// Addresses of those that nobody has looked at, or that were not filled in yet.
-    unknown: Vec<usize>,
+    /// Addresses of those that nobody has looked at.
+    fresh: Vec<usize>,
+    /// Where a task's cell seems to be. A block that is not filled in yet may hold what is left
+    /// of an earlier cell, so that only the id that is asked for is believed.
+    seen: HashMap<u64, usize>,
     /// The blocks before: size, and the cell.
     boxes: BTreeMap<usize, (usize, usize)>,
-    /// The cells of tasks by their id, and for whom they allocate.
-    tasks: HashMap<u64, (usize, Option<Arc<Context>>)>,
+    /// For whom the tasks allocate that were met, and their cells.
+    tasks: HashMap<u64, (usize, Arc<Context>)>,
     /// Whose tasks were freed without having been followed.
     lost: Vec<Arc<Ledger>>,
 }
@@ -75,12 +76,11 @@ pub fn remember(
         size,
         before: before.0,
         context: Arc::clone(context),
-        id: None,
         is_followed: false,
     };
     let mut cells = cells();
     cells.boxes.insert(before.0, (before.1, address));
-    cells.unknown.push(address);
+    cells.fresh.push(address);
     if cells.by_address.insert(address, cell).is_some() {
         // Its end was not seen.
         COUNT.fetch_sub(1, Relaxed);
@@ -120,14 +120,10 @@ pub fn context_of(id: u64) -> Option<Arc<Context>> {
         return None;
     }
     let mut cells = cells();
-    if !cells.tasks.contains_key(&id) {
-        cells.look();
-    }
-    let (address, known) = cells.tasks.get(&id)?;
-    if let Some(context) = known {
+    if let Some((_, context)) = cells.tasks.get(&id) {
         return Some(Arc::clone(context));
     }
-    let address = *address;
+    let address = cells.find(id)?;
     let cell = cells.by_address.get_mut(&address)?;
     cell.is_followed = true;
     let spawner = Arc::clone(&cell.context);
@@ -137,16 +133,13 @@ pub fn context_of(id: u64) -> Option<Arc<Context>> {
     }
     let instance = ledger.instance("[tasks]", spawner.instance);
     let context = Context::new(ledger, instance, Some(spawner));
-    cells
-        .tasks
-        .insert(id, (address, Some(Arc::clone(&context))));
+    cells.tasks.insert(id, (address, Arc::clone(&context)));
     Some(context)
 }
 
 /// Forgets the tasks of a measurement; returns how many were not followed.
 pub fn close(ledger: &Arc<Ledger>) -> u64 {
     let mut cells = cells();
-    cells.look();
     let mut lost = 0;
     cells.lost.retain(|of| {
         let is_own = Arc::ptr_eq(of, ledger);
@@ -154,72 +147,88 @@ pub fn close(ledger: &Arc<Ledger>) -> u64 {
         !is_own
     });
     let before = cells.by_address.len();
-    cells.by_address.retain(|_, cell| {
+    cells.by_address.retain(|address, cell| {
         let is_own = Arc::ptr_eq(&cell.context.ledger, ledger);
-        lost += u64::from(is_own && cell.is_lost());
+        lost += u64::from(is_own && cell.is_lost(*address));
         !is_own
     });
     COUNT.fetch_sub(before - cells.by_address.len(), Relaxed);
     let Cells {
         by_address,
-        unknown,
+        fresh,
+        seen,
         boxes,
         tasks,
         ..
     } = &mut *cells;
-    unknown.retain(|address| by_address.contains_key(address));
+    fresh.retain(|address| by_address.contains_key(address));
+    seen.retain(|_, address| by_address.contains_key(address));
     boxes.retain(|_, (_, cell)| by_address.contains_key(cell));
     tasks.retain(|_, (address, _)| by_address.contains_key(address));
     lost
 }
 
 impl Cell {
+    /// The id of the task whose cell it is.
+    fn id(&self, address: usize) -> Option<u64> {
+        let id = blocks::while_there(address, self.size, || {
+            // SAFETY: the block can't be freed while its shard is locked.
+            unsafe { vtables::id_of(address, self.size) }
+        });
+        id.flatten()
+    }
+
     /// A task for which nothing was counted. With feature `tokio` one that allocates is followed.
-    fn is_lost(&self) -> bool {
+    fn is_lost(&self, address: usize) -> bool {
         let follows_all = cfg!(all(feature = "tokio", target_os = "linux"));
-        !follows_all && self.id.is_some() && !self.is_followed
+        !follows_all && !self.is_followed && self.id(address).is_some()
     }
 }
 
 impl Cells {
-    /// Looks at the blocks that are not known to be cells yet.
-    fn look(&mut self) {
-        for address in std::mem::take(&mut self.unknown) {
-            if !self.look_at(address) {
-                self.unknown.push(address);
-            }
+    /// The cell of a task that runs, which is filled in therefore.
+    #[cfg(all(feature = "tokio", target_os = "linux"))]
+    fn find(&mut self, id: u64) -> Option<usize> {
+        for address in std::mem::take(&mut self.fresh) {
+            self.see(address);
+        }
+        if let Some(address) = self.confirmed(id) {
+            return Some(address);
+        }
+        // One of the blocks was looked at before it was filled in.
+        let all: Vec<usize> = self.by_address.keys().copied().collect();
+        for address in all {
+            self.see(address);
+        }
+        self.confirmed(id)
+    }
+
+    #[cfg(all(feature = "tokio", target_os = "linux"))]
+    fn see(&mut self, address: usize) {
+        let cell = self.by_address.get(&address);
+        if let Some(id) = cell.and_then(|cell| cell.id(address)) {
+            self.seen.insert(id, address);
         }
     }
 
-    /// Is there nothing left to find out about the block?
-    fn look_at(&mut self, address: usize) -> bool {
-        let Some(cell) = self.by_address.get_mut(&address) else {
-            return true;
-        };
-        if cell.id.is_none() {
-            let id = blocks::while_there(address, cell.size, || {
-                // SAFETY: the block can't be freed while its shard is locked.
-                unsafe { vtables::id_of(address, cell.size) }
-            });
-            cell.id = id.flatten();
-            if let Some(id) = cell.id {
-                self.tasks.insert(id, (address, None));
-            }
-        }
-        cell.id.is_some()
+    #[cfg(all(feature = "tokio", target_os = "linux"))]
+    fn confirmed(&self, id: u64) -> Option<usize> {
+        let address = *self.seen.get(&id)?;
+        let now = self.by_address.get(&address)?.id(address);
+        (now == Some(id)).then_some(address)
     }
 
     fn freed(&mut self, address: usize) {
-        self.look_at(address);
         let Some(cell) = self.by_address.remove(&address) else {
             return;
         };
         COUNT.fetch_sub(1, Relaxed);
         self.boxes.remove(&cell.before);
-        if cell.is_lost() {
+        if cell.is_lost(address) {
             self.lost.push(Arc::clone(&cell.context.ledger));
         }
-        if let Some(id) = cell.id {
+        if let Some(id) = cell.id(address) {
+            self.seen.remove(&id);
             self.tasks.remove(&id);
         }
     }

@@ -228,7 +228,12 @@ pub fn write_scopes(out: &mut dyn Write, scopes: &[ScopeFigures]) -> fmt::Result
 fn is_bytes(figure: &str) -> bool {
     !matches!(
         figure,
-        "allocations" | "live_blocks" | "temporary" | "instances" | "max_allocations"
+        "allocations"
+            | "live_blocks"
+            | "temporary"
+            | "instances"
+            | "max_allocations"
+            | "not_followed"
     )
 }
 
