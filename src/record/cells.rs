@@ -60,7 +60,11 @@ impl Thread {
 #[cold]
 pub fn remember(thread: &mut Thread, cell: Last) {
     let _held = thread.pending_lock.hold();
-    thread.pending = (cell, thread.last);
+    let before = match thread.passed_over.load(Relaxed) {
+        true => thread::NO_LAST,
+        false => thread.last,
+    };
+    thread.pending = (cell, before);
     thread.pending_cell.store(cell.address, Release);
 }
 
@@ -92,7 +96,7 @@ pub fn settle_all(thread: &mut Thread) {
 /// The block `cell` becomes the child's, if it is a cell.
 fn adopt(thread: &mut Thread, cell: Last, before: Last) {
     let mut child = None;
-    let moved = live::change_owner(thread.tid, cell.address, cell.context, || {
+    let moved = live::change_owner(thread.tid, cell.entry, cell.context, || {
         // SAFETY: the block is live while `change_owner` holds its page: freeing it needs that.
         let (id, layout) = unsafe { look(cell.address, cell.size) }?;
         let row = tasks::row_or_make(id, || {
@@ -145,9 +149,9 @@ fn move_books(thread: &mut Thread, block: Last, context: u32, row: u32) {
     let from = counters::of(thread, block.context);
     let to = counters::of(thread, context);
     if let (Some(from), Some(to)) = (from, to) {
-        counters::move_allocation(from, to, block.size);
+        counters::move_allocation(from, to, block.booked);
     }
-    owners::move_block(block.row, row, block.size);
+    owners::move_block(block.row, row, block.booked.bytes);
 }
 
 /// tokio boxes a future of more bytes than this before it makes the cell (in release builds).
@@ -165,7 +169,7 @@ fn adopt_box(thread: &mut Thread, cell: Last, boxed: Last, row: u32, layout: Lay
     let first = layout.id_offset + WORD;
     let end = (first + STAGE_WORDS * WORD).min(cell.size);
     let context = contexts::of(thread, boxed.node, layout.kind, allocator_of(boxed.context));
-    let moved = live::change_owner(thread.tid, boxed.address, boxed.context, || {
+    let moved = live::change_owner(thread.tid, boxed.entry, boxed.context, || {
         // The page lock of the box keeps the box. The cell is not freed while it names the box
         // as its future: dropping the future frees the box first, which needs that lock.
         if owners::row(row)?.cell.load(Relaxed) != cell.address as u64 {

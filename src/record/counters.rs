@@ -11,6 +11,7 @@ use super::arena;
 use super::start::header;
 use super::thread::Thread;
 use crate::wire::Counter;
+use crate::wire::sample::Booked;
 
 /// Context to counter of one thread: open addressing.
 #[derive(Clone, Copy)]
@@ -150,12 +151,12 @@ fn save_peak(counter: &Counter) {
 // Only the owning thread writes, so load and store are enough: no locked instruction.
 
 #[inline(always)]
-pub fn add(counter: &Counter, size: usize) {
+pub fn add(counter: &Counter, booked: Booked) {
     save_peak(counter);
-    let size = size as u64;
+    let (size, blocks) = (booked.bytes, u64::from(booked.blocks));
     counter
         .allocations
-        .store(counter.allocations.load(Relaxed) + 1, Relaxed);
+        .store(counter.allocations.load(Relaxed) + blocks, Relaxed);
     counter.allocated_bytes.store(
         counter.allocated_bytes.load(Relaxed).wrapping_add(size),
         Relaxed,
@@ -165,39 +166,40 @@ pub fn add(counter: &Counter, size: usize) {
         .store(counter.live_bytes.load(Relaxed) + size as i64, Relaxed);
     counter
         .live_blocks
-        .store(counter.live_blocks.load(Relaxed) + 1, Relaxed);
+        .store(counter.live_blocks.load(Relaxed) + blocks as i64, Relaxed);
 }
 
 #[inline(always)]
-pub fn subtract(counter: &Counter, size: usize, temporary: bool) {
+pub fn subtract(counter: &Counter, booked: Booked, temporary: bool) {
     save_peak(counter);
+    let (size, blocks) = (booked.bytes, i64::from(booked.blocks));
     counter
         .live_bytes
         .store(counter.live_bytes.load(Relaxed) - size as i64, Relaxed);
     counter
         .live_blocks
-        .store(counter.live_blocks.load(Relaxed) - 1, Relaxed);
+        .store(counter.live_blocks.load(Relaxed) - blocks, Relaxed);
     if temporary {
         counter
             .temporary
-            .store(counter.temporary.load(Relaxed) + 1, Relaxed);
+            .store(counter.temporary.load(Relaxed) + blocks as u64, Relaxed);
     }
 }
 
 /// Books an allocation elsewhere: it turned out to be somebody else's.
-pub fn move_allocation(from: &Counter, to: &Counter, size: usize) {
-    let bytes = size as u64;
+pub fn move_allocation(from: &Counter, to: &Counter, booked: Booked) {
+    let (bytes, blocks) = (booked.bytes, u64::from(booked.blocks));
     save_peak(from);
     save_peak(to);
     from.allocations
-        .store(from.allocations.load(Relaxed).wrapping_sub(1), Relaxed);
+        .store(from.allocations.load(Relaxed).wrapping_sub(blocks), Relaxed);
     from.allocated_bytes.store(
         from.allocated_bytes.load(Relaxed).wrapping_sub(bytes),
         Relaxed,
     );
     from.live_bytes
-        .store(from.live_bytes.load(Relaxed) - size as i64, Relaxed);
+        .store(from.live_bytes.load(Relaxed) - bytes as i64, Relaxed);
     from.live_blocks
-        .store(from.live_blocks.load(Relaxed) - 1, Relaxed);
-    add(to, size);
+        .store(from.live_blocks.load(Relaxed) - blocks as i64, Relaxed);
+    add(to, booked);
 }

@@ -27,6 +27,7 @@ mod modules;
 mod owners;
 mod peak;
 mod rules;
+mod sample;
 mod scopes;
 mod start;
 mod tasks;
@@ -39,6 +40,7 @@ use live::Found;
 pub use maps::{mapped, unmapped};
 pub use scopes::{ScopeBefore, enter_scope, leave_scope};
 pub use start::{Setup, header, is_active, start_in_session, start_local, stop};
+use std::sync::atomic::Ordering::Relaxed;
 #[cfg(feature = "tokio")]
 pub use tasks::read_task_ids_by;
 use thread::{Last, Thread};
@@ -68,7 +70,7 @@ pub fn extents() -> &'static impl ExtentMap {
 /// ask for an alignment.
 #[inline(always)]
 pub fn on_alloc(address: *mut u8, size: usize, align: usize, by: Allocator, caller: &Caller) {
-    if address.is_null() || !is_active() {
+    if address.is_null() || sample::passes(size, align) || !is_active() {
         return;
     }
     let address = address as usize;
@@ -88,7 +90,8 @@ fn alloc_in(
     by: Allocator,
     caller: &Caller,
 ) {
-    let key = live::key(address);
+    let entry = sample::entry_of(address, align);
+    let key = live::key(entry);
     live::prefetch(key);
     thread.settle();
     let node = unwind::capture(thread, caller);
@@ -98,17 +101,21 @@ fn alloc_in(
     let Some(counter) = counters::of(thread, context) else {
         return start::lost(1);
     };
-    match live::insert(thread.tid, key, address, size, context, owner.row) {
+    match live::insert(thread.tid, key, entry, size, context, owner.row) {
         Ok(None) => {}
-        Ok(Some(stale)) => freed_unseen(thread, address, &stale),
+        Ok(Some(stale)) => freed_unseen(thread, entry, &stale),
         Err(live::Full) => return start::lost(1),
     }
-    peak::changed(thread, size as i64, 1);
-    counters::add(counter, size);
-    owners::add(owner.row, size);
+    sample::entered(entry);
+    let booked = sample::booked(entry, size);
+    peak::changed(thread, booked.bytes as i64, i64::from(booked.blocks));
+    counters::add(counter, booked);
+    owners::add(owner.row, booked.bytes);
     let this = Last {
         address,
+        entry,
         size,
+        booked,
         context,
         node,
         row: owner.row,
@@ -117,6 +124,7 @@ fn alloc_in(
         cells::remember(thread, this);
     }
     thread.last = this;
+    thread.passed_over.store(false, Relaxed);
 }
 
 /// The block at `address` is about to be freed. To be called before the allocator does it: a
@@ -126,7 +134,9 @@ pub fn on_free(address: *mut u8) {
     if address.is_null() || !is_active() {
         return;
     }
-    let address = address as usize;
+    let Some(address) = sample::leaving(address as usize) else {
+        return;
+    };
     let Some(thread) = Thread::enter() else {
         return thread::put_aside(thread::Aside::Free { address });
     };
@@ -135,27 +145,36 @@ pub fn on_free(address: *mut u8) {
 }
 
 #[inline(always)]
-fn free_in(thread: &mut Thread, address: usize) {
+fn free_in(thread: &mut Thread, entry: usize) {
     thread.settle();
-    let Some(found) = live::remove(thread.tid, live::key(address), address) else {
-        return start::unknown_free();
+    let (entry, Some(found)) = sample::remove(thread, entry) else {
+        return unknown_free();
     };
-    gone(thread, address, &found);
+    gone(thread, entry, &found);
+}
+
+/// A block that was never entered: in a sample most are.
+fn unknown_free() {
+    if sample::distance() == 0 {
+        start::unknown_free();
+    }
 }
 
 /// Books a block that has left the live table.
 #[inline(always)]
-fn gone(thread: &mut Thread, address: usize, found: &Found) {
-    peak::changed(thread, -(found.size as i64), -1);
+fn gone(thread: &mut Thread, entry: usize, found: &Found) {
+    let booked = sample::booked(entry, found.size);
+    let address = sample::address_of(entry);
+    peak::changed(thread, -(booked.bytes as i64), -i64::from(booked.blocks));
     let Some(counter) = counters::of(thread, found.context) else {
         return start::lost(1);
     };
-    let temporary = thread.last.address == address;
+    let temporary = thread.last.address == address && !thread.passed_over.load(Relaxed);
     if temporary {
         thread.last.address = 0;
     }
-    counters::subtract(counter, found.size, temporary);
-    owners::subtract(found.row, found.size, address);
+    counters::subtract(counter, booked, temporary);
+    owners::subtract(found.row, booked.bytes, address);
 }
 
 /// A block that stood in the table although its address is free: its end was not seen.
@@ -176,12 +195,15 @@ pub fn take(address: *mut u8) -> Taken {
     if address == 0 || !is_active() {
         return nothing;
     }
+    let Some(address) = sample::leaving(address) else {
+        return nothing;
+    };
     let Some(thread) = Thread::enter() else {
         thread::put_aside(thread::Aside::Free { address });
         return nothing;
     };
     thread.settle();
-    let found = live::remove(thread.tid, live::key(address), address);
+    let (address, found) = sample::remove(thread, address);
     thread.leave();
     Taken { address, found }
 }
@@ -201,8 +223,9 @@ pub fn restore(taken: Taken) {
         found.context,
         found.row,
     );
-    if back.is_err() {
-        freed_unseen(thread, taken.address, &found);
+    match back {
+        Ok(_) => sample::entered(taken.address),
+        Err(live::Full) => freed_unseen(thread, taken.address, &found),
     }
     thread.leave();
 }
@@ -213,6 +236,13 @@ pub fn on_realloc(taken: Taken, address: *mut u8, size: usize, by: Allocator, ca
     if !is_active() {
         return;
     }
+    let passed = address.is_null() || sample::passes(size, 0);
+    if passed && taken.found.is_none() {
+        if taken.address != 0 {
+            unknown_free();
+        }
+        return;
+    }
     let Some(thread) = Thread::enter() else {
         if let Some(found) = taken.found {
             thread::put_aside(thread::Aside::Gone {
@@ -220,7 +250,7 @@ pub fn on_realloc(taken: Taken, address: *mut u8, size: usize, by: Allocator, ca
                 found,
             });
         }
-        if !address.is_null() {
+        if !passed {
             let address = address as usize;
             thread::put_aside(thread::Aside::Alloc { address, size, by });
         }
@@ -228,11 +258,11 @@ pub fn on_realloc(taken: Taken, address: *mut u8, size: usize, by: Allocator, ca
     };
     match taken.found {
         Some(found) => gone(thread, taken.address, &found),
-        None if taken.address != 0 => start::unknown_free(),
+        None if taken.address != 0 => unknown_free(),
         None => {}
     }
     // A size of zero may have freed the block and made none.
-    if !address.is_null() {
+    if !passed {
         alloc_in(thread, address as usize, size, 0, by, caller);
     }
     thread.leave();

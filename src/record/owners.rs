@@ -213,7 +213,7 @@ fn save_peak(changing: &Row, header: &Header) {
 }
 
 #[inline(always)]
-pub fn add(index: u32, size: usize) {
+pub fn add(index: u32, bytes: u64) {
     if index == NO_ROW {
         return;
     }
@@ -224,17 +224,17 @@ pub fn add(index: u32, size: usize) {
     owner
         .last_event_ms
         .store(header.now_ms.load(Relaxed), Relaxed);
-    owner.live_bytes.fetch_add(size as i64, Relaxed);
+    owner.live_bytes.fetch_add(bytes as i64, Relaxed);
     owner.live_blocks.fetch_add(1, Relaxed);
     // Only the thread that runs the owner allocates for it.
-    let allocated = owner.allocated_bytes.load(Relaxed) + size as u64;
+    let allocated = owner.allocated_bytes.load(Relaxed) + bytes;
     owner.allocated_bytes.store(allocated, Relaxed);
 }
 
 /// A block of the row is freed, by whichever thread. If it is the task's own cell, the task is
 /// gone.
 #[inline(always)]
-pub fn subtract(index: u32, size: usize, address: usize) {
+pub fn subtract(index: u32, bytes: u64, address: usize) {
     if index == NO_ROW {
         return;
     }
@@ -242,7 +242,7 @@ pub fn subtract(index: u32, size: usize, address: usize) {
         return;
     };
     save_peak(owner, header);
-    owner.live_bytes.fetch_sub(size as i64, Relaxed);
+    owner.live_bytes.fetch_sub(bytes as i64, Relaxed);
     let left = owner.live_blocks.fetch_sub(1, AcqRel) - 1;
     if owner.cell.load(Relaxed) == address as u64 && address != 0 {
         cells::freed(index, owner);
@@ -252,20 +252,20 @@ pub fn subtract(index: u32, size: usize, address: usize) {
 }
 
 /// Books a block of `from` as one of `to`.
-pub fn move_block(from: u32, to: u32, size: usize) {
+pub fn move_block(from: u32, to: u32, bytes: u64) {
     if let (Some(old), Some(header)) = (row(from), header())
         && from != NO_ROW
     {
         save_peak(old, header);
-        old.live_bytes.fetch_sub(size as i64, Relaxed);
+        old.live_bytes.fetch_sub(bytes as i64, Relaxed);
         old.live_blocks.fetch_sub(1, AcqRel);
-        old.allocated_bytes.fetch_sub(size as u64, Relaxed);
+        old.allocated_bytes.fetch_sub(bytes, Relaxed);
     }
     if let (Some(new), Some(header)) = (row(to), header()) {
         save_peak(new, header);
-        new.live_bytes.fetch_add(size as i64, Relaxed);
+        new.live_bytes.fetch_add(bytes as i64, Relaxed);
         new.live_blocks.fetch_add(1, Relaxed);
-        new.allocated_bytes.fetch_add(size as u64, Relaxed);
+        new.allocated_bytes.fetch_add(bytes, Relaxed);
     }
 }
 

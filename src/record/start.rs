@@ -8,7 +8,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::{arena, modules, owners, thread};
+use super::{arena, modules, owners, sample, thread};
 use crate::sys::{private, segment};
 use crate::wire::{Header, MAGIC, Place, ProcessState, Session, State, VERSION};
 
@@ -177,6 +177,7 @@ fn activate(header: &'static Header) -> Option<()> {
     if !ONCE.swap(true, Ordering::Relaxed) {
         owners::prepare(header)?;
         thread::prepare();
+        sample::prepare(header);
         modules::refresh();
     }
     let page = private::map_wiped_on_fork().cast::<AtomicU32>();

@@ -9,15 +9,16 @@
 
 use std::ffi::c_void;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicUsize};
 
 use super::live::Found;
 use super::lock::Lock;
 use super::owners::{self, Current};
 use super::start::{header, lost};
 use super::unwind::{Bounds, Stack};
-use super::{arena, counters, digest, peak};
+use super::{arena, counters, digest, peak, sample};
 use crate::sys::thread as sys;
+use crate::wire::sample::Booked;
 use crate::wire::{Allocator, OwnerKind, RowState, ThreadSlot};
 
 /// An event that came while its thread was inside the recorder.
@@ -38,15 +39,32 @@ pub enum Aside {
 }
 
 /// An allocation of this thread.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub struct Last {
     /// 0 once it is freed.
     pub address: usize,
+    /// The address under which it stands in the table of live blocks.
+    pub entry: usize,
     pub size: usize,
+    pub booked: Booked,
     pub context: u32,
     pub node: u32,
     pub row: u32,
 }
+
+/// Of a thread that has allocated nothing.
+pub const NO_LAST: Last = Last {
+    address: 0,
+    entry: 0,
+    size: 0,
+    booked: Booked {
+        bytes: 0,
+        blocks: 0,
+    },
+    context: 0,
+    node: 0,
+    row: 0,
+};
 
 const ASIDES: usize = 16;
 
@@ -66,6 +84,10 @@ pub struct Thread {
     /// Owner type of the scope that runs, 0 for none.
     pub scope: u32,
     pub last: Last,
+    /// Bytes to the next block that is recorded, in a sample.
+    pub until_sample: AtomicI64,
+    /// The thread has allocated since `last`, and that was not recorded.
+    pub passed_over: AtomicBool,
     pub last_context: (u64, u32),
     pub index: counters::Index,
     pub pending_bytes: i64,
@@ -174,6 +196,16 @@ impl Thread {
             return Some(thread);
         }
         enter_slowly(state)
+    }
+
+    /// The calling thread's state, for what may be touched while it is in use; `None` if it has
+    /// none.
+    #[inline(always)]
+    pub fn peek() -> Option<&'static Thread> {
+        let state = local::get();
+        // SAFETY: the state that `attach` made for this thread. What its user changes meanwhile
+        // is suspended: we are in a signal handler above it then.
+        (state > ENDED).then(|| unsafe { &*(state as *const Thread) })
     }
 
     #[inline(always)]
@@ -324,7 +356,9 @@ fn attach() -> Option<*mut Thread> {
     thread.bounds = Bounds::new(high, &raw const marker as u64);
     thread.task = (0, Current { kind: 0, row: 0 });
     thread.scope = 0;
-    thread.last = Last::default();
+    thread.last = NO_LAST;
+    thread.until_sample.store(sample::draw(tid), Relaxed);
+    thread.passed_over.store(false, Relaxed);
     thread.last_context = (0, 0);
     // SAFETY: made with the state; nobody else uses it.
     unsafe { (*thread.stack).forget() };

@@ -22,6 +22,7 @@ mod live;
 mod patch;
 mod place;
 mod rows;
+pub mod sample;
 mod session;
 mod wrapper;
 

@@ -125,6 +125,7 @@ fn record(args: &Args, story: &Story) -> Result<Profile, Error> {
         memory_limit: None,
         surroundings: run::Surroundings::default(),
         held_after: None,
+        sample_bytes: 0,
     };
     let recorded = run::record(&plan)?;
     match recorded.error {

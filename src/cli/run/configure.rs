@@ -18,19 +18,22 @@ pub struct About {
 /// Executables that were looked at. Looking takes a while for a large one: each once.
 pub struct Known {
     walks: bool,
+    sample_bytes: u64,
     about: HashMap<PathBuf, About>,
 }
 
 impl Known {
-    pub fn new(walks: bool) -> Known {
+    pub fn new(walks: bool, sample_bytes: u64) -> Known {
         Known {
             walks,
+            sample_bytes,
             about: HashMap::new(),
         }
     }
 
     pub fn add(&mut self, exe: &Path, target: Target) {
-        let about = describe(target, self.walks);
+        let mut about = describe(target, self.walks);
+        about.configuration.sample_bytes = self.sample_bytes;
         self.about.insert(exe.to_owned(), about);
     }
 
@@ -49,6 +52,8 @@ impl Known {
                     warnings: vec![format!("{}: {error}", exe.display())],
                 },
             };
+            let mut about = about;
+            about.configuration.sample_bytes = self.sample_bytes;
             self.about.insert(exe.to_owned(), about);
         }
         &self.about[exe]

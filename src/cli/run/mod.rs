@@ -59,6 +59,11 @@ pub struct Args {
     #[arg(long)]
     no_walk: bool,
 
+    /// Record only a sample, about one allocation in so many bytes (such as 512KiB), for use in
+    /// production: figures are estimates with their error, and the heap is not looked at.
+    #[arg(long, value_name = "BYTES", value_parser = NonEmptyStringValueParser::new())]
+    sample: Option<String>,
+
     /// Look at the heap when live bytes cross this (such as 2GB), besides the usual moments.
     #[arg(long, value_name = "SIZE", value_parser = NonEmptyStringValueParser::new())]
     memory_limit: Option<String>,
@@ -89,6 +94,8 @@ pub struct Plan {
     pub follow: bool,
     pub walks: bool,
     pub memory_limit: Option<u64>,
+    /// Mean bytes between the blocks that are recorded; 0 for all.
+    pub sample_bytes: u64,
     /// Tasks that stay on their worker for longer are told.
     pub held_after: Option<Duration>,
     pub surroundings: Surroundings,
@@ -208,6 +215,10 @@ fn plan(args: &Args) -> Result<Plan, Error> {
         Some(text) => Some(parse_size(text)?),
         None => None,
     };
+    let sample_bytes = match &args.sample {
+        Some(text) => sample_distance(text)?,
+        None => 0,
+    };
     Ok(Plan {
         program: launch::find(program)?,
         from_path: !program.as_encoded_bytes().contains(&b'/'),
@@ -215,11 +226,24 @@ fn plan(args: &Args) -> Result<Plan, Error> {
         output: args.output.clone(),
         force: args.force,
         follow: args.follow,
-        walks: !args.no_walk,
+        walks: !args.no_walk && sample_bytes == 0,
         memory_limit,
+        sample_bytes,
         held_after: parse_time(&args.held_after)?,
         surroundings: Surroundings::default(),
     })
+}
+
+fn sample_distance(text: &str) -> Result<u64, Error> {
+    const LEAST: u64 = 1 << 10;
+    let bytes = parse_size(text)?;
+    if bytes < LEAST {
+        return Err(Error::Refused {
+            what: format!("a sample each {text} would be no less work than recording everything"),
+            hint: "leave --sample out, or sample at 512KiB".to_owned(),
+        });
+    }
+    Ok(bytes)
 }
 
 /// `100ms`, `2s`, `off`.

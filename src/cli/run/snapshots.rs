@@ -36,7 +36,9 @@ impl Snapshots {
         self.waiting.extend(fresh);
         if self.never {
             for answer in self.waiting.drain(..) {
-                answer.refuse("the program is recorded with --no-walk: it may not be stopped");
+                answer.refuse(
+                    "the program is recorded with --no-walk or --sample, so it is not looked at",
+                );
             }
         }
         if self.waiting.is_empty() {

@@ -36,7 +36,7 @@ pub struct Watched {
 }
 
 pub fn watch(plan: &Plan) -> Result<Watched, Error> {
-    let mut known = Known::new(plan.walks);
+    let mut known = Known::new(plan.walks, plan.sample_bytes);
     let notes = look_at(plan, &mut known)?;
     let library = library::place()?;
     let mut host = Host::new(plan.follow).map_err(|error| Error::Refused {

@@ -281,6 +281,7 @@ impl Sweeper<'_> {
             walks: true,
             memory_limit: self.limit.filter(|l| l.what == "given").map(|l| l.bytes),
             held_after: None,
+            sample_bytes: 0,
             surroundings: Surroundings {
                 variables: grid::environment(&cell.settings),
                 log: Some(self.folder.log(&format!("{}.log", cell.name))?),

@@ -199,8 +199,9 @@ fn contexts(tables: &Tables, counters: &[CounterSums], live: &LiveTable) -> Cont
     for block in &live.blocks {
         let at = block.context as usize;
         if at < contexts.node.len() {
-            contexts.live_bytes[at] += block.size;
-            contexts.live_blocks[at] += 1;
+            let booked = live.booked(block);
+            contexts.live_bytes[at] += booked.bytes;
+            contexts.live_blocks[at] += u64::from(booked.blocks);
         }
     }
     // A kill between two stores leaves an allocation in one table only.

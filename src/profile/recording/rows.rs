@@ -25,7 +25,7 @@ pub(super) fn fill_owners(
             .get_mut(block.row as usize)
             .filter(|_| block.row != NO_ROW)
         {
-            *sum += block.size;
+            *sum += live.booked(block).bytes;
         }
     }
     let mut values: Vec<Values> = profile.owners.iter().map(|_| Values::default()).collect();

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
 use super::Recorded;
+use crate::wire::sample::{self, Booked};
 use crate::wire::{
     Allocator, Column, Header, LIVE_SLOTS, LiveBlock, ModuleRow, Place, RowState, SIZE_ESCAPE,
     STATISTICS,
@@ -89,6 +90,8 @@ pub struct ModuleCopy {
 pub struct LiveTable {
     pub blocks: Vec<LiveBlock>,
     pub torn: u64,
+    /// Mean bytes between the samples; 0 if every block is here.
+    pub sample_bytes: u64,
 }
 
 /// The counters of one context, all threads added up.
@@ -327,7 +330,10 @@ impl Recorded {
             .map(|row| (row.address.load(Acquire), row.size.load(Relaxed)))
             .filter(|(address, _)| *address != 0)
             .collect();
-        let mut live = LiveTable::default();
+        let mut live = LiveTable {
+            sample_bytes: header.config.sample_bytes.load(Relaxed),
+            ..LiveTable::default()
+        };
         let mut doubtful = Vec::new();
         for page in rows(&header.live_pages, self) {
             let first = live.blocks.len();
@@ -392,6 +398,11 @@ impl Recorded {
 }
 
 impl LiveTable {
+    /// What an entry stands for.
+    pub fn booked(&self, block: &LiveBlock) -> Booked {
+        sample::booked(block.address, block.size, self.sample_bytes)
+    }
+
     /// Entries of pages that were caught half-way: those that stand elsewhere too are dropped.
     fn add_doubtful(&mut self, mut doubtful: Vec<LiveBlock>) {
         doubtful.sort_unstable_by_key(|block| block.address);
