@@ -16,6 +16,7 @@ mod memory;
 mod moment;
 mod order;
 mod owners;
+mod sampled;
 mod shared;
 mod sites;
 mod stacks;
@@ -113,6 +114,14 @@ pub struct RecordingRow {
     /// `exact` or `sampled`.
     pub mode: &'static str,
     pub sample_bytes: u64,
+    /// Of a sample: standard errors of the totals; of any other sum of bytes it is the root of
+    /// bytes × `sample_bytes`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peak_error_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allocated_error_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub live_error_bytes: Option<u64>,
     pub task_ids: String,
     pub truncated_stacks: u64,
     pub missing_stacks: u64,
@@ -144,7 +153,7 @@ pub fn report(profile: &Profile) -> Report {
         growth::Timed::Rows(rows) => (rows, None),
         growth::Timed::Nothing(why) => (Vec::new(), Some(why)),
     };
-    Report {
+    let mut report = Report {
         schema: 1,
         program: program(profile),
         recording: recording(profile),
@@ -168,7 +177,9 @@ pub fn report(profile: &Profile) -> Report {
         walks: moment::walks(profile),
         tasks,
         threads,
-    }
+    };
+    sampled::qualify(&mut report);
+    report
 }
 
 fn program(profile: &Profile) -> ProgramRow {
@@ -199,6 +210,9 @@ fn recording(profile: &Profile) -> RecordingRow {
             "sampled"
         },
         sample_bytes: recording.sample_bytes,
+        peak_error_bytes: None,
+        allocated_error_bytes: None,
+        live_error_bytes: None,
         task_ids: recording.task_ids.clone(),
         truncated_stacks: recording.truncated_stacks,
         missing_stacks: recording.missing_stacks,

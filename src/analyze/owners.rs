@@ -35,6 +35,9 @@ pub struct OtherRow {
     pub allocations: u64,
     pub live_bytes: u64,
     pub peak_live_bytes: u64,
+    /// Standard error of `peak_live_bytes`, in a sample.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peak_error_bytes: Option<u64>,
 }
 
 impl OwnerSums {
@@ -118,5 +121,6 @@ fn row(name: &str, kind: &'static str, sum: OwnerSum) -> OtherRow {
         allocations: sum.allocations,
         live_bytes: sum.live_bytes,
         peak_live_bytes: sum.peak_bytes,
+        peak_error_bytes: None,
     }
 }

@@ -34,6 +34,9 @@ pub struct SiteRow {
     pub live_bytes: u64,
     pub live_blocks: u64,
     pub peak_live_bytes: u64,
+    /// Standard error of `peak_live_bytes`, in a sample.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peak_error_bytes: Option<u64>,
     pub peak_live_blocks: u64,
     pub temporary_blocks: u64,
 }
@@ -155,6 +158,7 @@ impl SiteRow {
             live_bytes: 0,
             live_blocks: 0,
             peak_live_bytes: 0,
+            peak_error_bytes: None,
             peak_live_blocks: 0,
             temporary_blocks: 0,
         }

@@ -34,6 +34,9 @@ pub struct TaskRow {
     /// Cells included.
     pub live_bytes: u64,
     pub peak_live_bytes: u64,
+    /// Standard error of `peak_live_bytes`, in a sample.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peak_error_bytes: Option<u64>,
     /// Of live bytes, at the peak.
     pub per_task: PerOwner,
     /// Of the live bytes, what tasks made that are gone.
@@ -159,6 +162,7 @@ impl Group<'_> {
             allocations: self.sum.allocations,
             live_bytes: self.sum.live_bytes,
             peak_live_bytes: self.sum.peak_bytes,
+            peak_error_bytes: None,
             per_task: PerOwner::of(&self.per_task(profile, walk)),
             outlived_bytes: match walk {
                 Some(_) => self.gone_bytes,

@@ -22,6 +22,9 @@ pub struct ThreadRow {
     pub allocations: u64,
     pub live_bytes: u64,
     pub peak_live_bytes: u64,
+    /// Standard error of `peak_live_bytes`, in a sample.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peak_error_bytes: Option<u64>,
     /// Of the live bytes, what threads made that are gone.
     pub owner_gone_bytes: u64,
     pub stack: ThreadStackSize,
@@ -129,6 +132,7 @@ impl Group {
             allocations: self.sum.allocations,
             live_bytes: self.sum.live_bytes,
             peak_live_bytes: self.sum.peak_bytes,
+            peak_error_bytes: None,
             owner_gone_bytes: self.outlived,
             stack: self.stack,
         }

@@ -137,7 +137,8 @@ fn limits(recording: &RecordingRow) -> Vec<String> {
     }
     if recording.sample_bytes > 0 {
         lines.push(format!(
-            "sampled, one in {}: all figures are estimates",
+            "sampled, about one allocation in {}: bytes and blocks are estimates, ± is their \
+             standard error. Single tasks are not told, and the heap was not looked at",
             bytes(recording.sample_bytes)
         ));
     }
@@ -182,7 +183,12 @@ fn totals(report: &Report) -> String {
     if let (Some(rss), Some(moment)) = (report.memory.rss_bytes, &report.memory.moment) {
         line("resident", format!("{} at {}", bytes(rss), clean(moment)));
     }
-    if report.recording.peak_bound_bytes > 0 {
+    if let Some(error) = report.recording.peak_error_bytes {
+        line(
+            "exactness",
+            format!("the peak to within {} (standard error)", bytes(error)),
+        );
+    } else if report.recording.peak_bound_bytes > 0 {
         let bound = bytes(report.recording.peak_bound_bytes);
         line(
             "exactness",

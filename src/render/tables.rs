@@ -49,7 +49,8 @@ fn size(value: Option<u64>) -> String {
 
 pub fn tasks(rows: &[TaskRow], options: &Options) -> String {
     let mut table = Table::new(&[
-        "task", ">spawned", ">alive", "?>done", ">at peak", ">each", ">p99", ">max", ">future",
+        "task", ">spawned", ">alive", "?>done", ">at peak", "?>±", ">each", ">p99", ">max",
+        ">future",
     ]);
     for row in options.of(rows) {
         table.row(vec![
@@ -58,6 +59,7 @@ pub fn tasks(rows: &[TaskRow], options: &Options) -> String {
             count_tight(row.live),
             row.finished_allocated.map_or("-".to_owned(), count_tight),
             bytes_tight(row.peak_live_bytes),
+            size(row.peak_error_bytes),
             size(row.per_task.mean),
             size(row.per_task.p99),
             size(row.per_task.max),
@@ -102,6 +104,7 @@ pub fn threads(rows: &[ThreadRow], options: &Options) -> String {
         ">count",
         ">alive",
         ">at peak",
+        "?>±",
         ">live",
         ">allocated",
         "?>left",
@@ -114,6 +117,7 @@ pub fn threads(rows: &[ThreadRow], options: &Options) -> String {
             count_tight(row.count),
             count_tight(row.alive),
             bytes_tight(row.peak_live_bytes),
+            size(row.peak_error_bytes),
             bytes_tight(row.live_bytes),
             bytes_tight(row.allocated_bytes),
             bytes_or_nothing(row.owner_gone_bytes),
@@ -133,11 +137,12 @@ fn bytes_or_nothing(value: u64) -> String {
 }
 
 pub fn others(rows: &[OtherRow], options: &Options) -> String {
-    let mut table = Table::new(&["other", ">at peak", ">live", ">allocated", ">blocks"]);
+    let mut table = Table::new(&["other", ">at peak", "?>±", ">live", ">allocated", ">blocks"]);
     for row in options.of(rows) {
         table.row(vec![
             row.name.clone(),
             bytes_tight(row.peak_live_bytes),
+            size(row.peak_error_bytes),
             bytes_tight(row.live_bytes),
             bytes_tight(row.allocated_bytes),
             count_tight(row.allocations),
@@ -152,6 +157,7 @@ pub fn sites(rows: &[SiteRow], options: &Options) -> String {
         "?where",
         "?through",
         ">at peak",
+        "?>±",
         "?>at end",
         ">allocated",
         ">blocks",
@@ -162,6 +168,7 @@ pub fn sites(rows: &[SiteRow], options: &Options) -> String {
             place(row.site.file.as_deref(), row.site.line),
             row.site.library.clone().unwrap_or_default(),
             bytes_tight(row.peak_live_bytes),
+            size(row.peak_error_bytes),
             bytes_tight(row.live_bytes),
             bytes_tight(row.allocated_bytes),
             count_tight(row.allocations),
@@ -172,13 +179,14 @@ pub fn sites(rows: &[SiteRow], options: &Options) -> String {
 
 /// For a screen with little room: names and bytes.
 pub fn sites_short(rows: &[SiteRow], options: &Options) -> String {
-    let mut table = Table::new(&["site", "?where", "?through", ">at peak", "?>at end"]);
+    let mut table = Table::new(&["site", "?where", "?through", ">at peak", "?>±", "?>at end"]);
     for row in options.of(rows) {
         table.row(vec![
             written(&row.site.function).into_owned(),
             place(row.site.file.as_deref(), row.site.line),
             row.site.library.clone().unwrap_or_default(),
             bytes_tight(row.peak_live_bytes),
+            size(row.peak_error_bytes),
             bytes_tight(row.live_bytes),
         ]);
     }

@@ -166,6 +166,71 @@ fn a_snapshot_is_a_profile_of_a_program_that_goes_on() {
 }
 
 #[test]
+fn a_sample_is_right_within_its_error() {
+    let program = build("sampled", &[]);
+    let profile = folder().join("sampled.taskheap");
+    let run = |distance: &str| {
+        let output = taskheap()
+            .args(["run", "--force", "--sample", distance, "-o"])
+            .arg(&profile)
+            .arg("--")
+            .arg(&program)
+            .output()
+            .unwrap();
+        assert!(output.status.success());
+        let truth = String::from_utf8(output.stdout).unwrap();
+        let truth: Vec<f64> = truth
+            .split_whitespace()
+            .map(|n| n.parse().unwrap())
+            .collect();
+        let report = taskheap()
+            .arg("report")
+            .arg(&profile)
+            .arg("--json")
+            .output();
+        let report: Value = serde_json::from_slice(&report.unwrap().stdout).unwrap();
+        (truth, report)
+    };
+    for (distance, bytes) in [("16KiB", 16e3 * 1.024), ("512KiB", 512e3 * 1.024)] {
+        let (truth, report) = run(distance);
+        assert_eq!(report["recording"]["mode"], "sampled");
+        assert_eq!(report["recording"]["lost_events"], 0);
+        let of = |name: &str| report["totals"][name].as_f64().unwrap();
+        // The room for the kept blocks is known, what std itself allocates is small.
+        let room = 100_000.0 * 24.0;
+        let near = |name: &str, truth: f64| {
+            let error = 5.0 * (truth * bytes).sqrt() + 64e3;
+            assert!(
+                (of(name) - truth).abs() < error,
+                "{distance} {name}: {} {truth}",
+                of(name)
+            );
+        };
+        near("allocated_bytes", truth[0] + room);
+        near("live_bytes", truth[1] + room);
+        let told = report["recording"]["allocated_error_bytes"]
+            .as_f64()
+            .unwrap();
+        assert!(
+            (told / (truth[0] * bytes).sqrt() - 1.0).abs() < 0.2,
+            "{told}"
+        );
+        // Blocks of about 1 KB: their number is as certain as their bytes.
+        let error = 5.0 * truth[2] * (bytes / truth[0]).sqrt() * 2.0 + 500.0;
+        assert!(
+            (of("allocations") - truth[2]).abs() < error,
+            "{}",
+            of("allocations")
+        );
+        for owner in ["tasks", "threads", "others", "sites"] {
+            for row in report[owner].as_array().unwrap() {
+                assert!(row["peak_error_bytes"].is_u64(), "{row}");
+            }
+        }
+    }
+}
+
+#[test]
 fn two_thousand_threads_at_once() {
     let recorded = record(&build("threads", &[]), &["2000"]);
     recorded.is_unharmed();
