@@ -57,7 +57,7 @@ impl Rule for Retained {
         Finding {
             kind: Kind::Retained,
             title: format!(
-                "the allocator keeps {} that were freed, {} of RSS ({}), {state}",
+                "the allocator keeps {} free, {} of RSS ({}), {state}",
                 size(memory.retained_bytes),
                 percent(memory.retained_bytes, own_rss(memory)),
                 memory.moment,

@@ -124,6 +124,12 @@ impl Moments {
         self.walked.is_none() || self.paused.as_secs_f64() < allowed
     }
 
+    /// Does the share of the run allow for a pause that something else asks for?
+    pub fn may_pause_for_another(&self, now_ms: u32) -> bool {
+        let share = f64::from(now_ms) / 1000.0 * SHARE_OF_RUN;
+        self.paused.as_secs_f64() < share.max(ALLOWANCE.as_secs_f64())
+    }
+
     /// The walk that was due is made. While it stopped the program, nothing rested.
     pub fn walked(&mut self, now_ms: u32, pause: Duration) {
         let (live, rest) = self.asked;

@@ -116,6 +116,8 @@ impl Walker {
         }
         let of_heap = self.moments.due(now_ms, live);
         let of_rest = self.beside.due(now_ms, self.beside_bytes);
+        // Both stop the same process: what the heap's looks may take, those beside it may not add to.
+        let of_rest = of_rest.filter(|_| self.moments.may_pause_for_another(now_ms));
         if let Some(reason) = of_heap.or(of_rest) {
             self.start(reason);
         }
@@ -133,6 +135,8 @@ impl Walker {
         self.note_pauses(now_ms);
         match exiting {
             Some(Exiting(copied)) => copied.load(Acquire),
+            // A process has one tracer: the walk that is under way comes to its end first.
+            None if self.is_copying() => false,
             None => {
                 let failed = lock(&self.results).error.is_some();
                 if failed || self.moments.is_fresh(now_ms, self.live_bytes()) {
