@@ -7,7 +7,7 @@
 //! task's type, and its last word says where the id is. The cell then moves from whoever called
 //! `spawn` to the child, and with it the box into which tokio puts a future that is too large.
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::owners;
@@ -71,26 +71,65 @@ pub fn remember(thread: &mut Thread, cell: Last) {
 #[cold]
 #[inline(never)]
 fn settle_own(thread: &mut Thread) {
-    if let Some((cell, before)) = take_pending(thread) {
+    let of = std::ptr::from_ref(thread);
+    // SAFETY: the thread's own state; `adopt_pending` changes of it only what is atomic.
+    adopt_pending(thread, unsafe { &*of });
+}
+
+/// Looks at the cell that is pending at `of`, if there is one, on the calling thread.
+fn adopt_pending(thread: &mut Thread, of: &Thread) {
+    // Before the cell is taken: who finds none pending sees that somebody is at it.
+    of.adopting.fetch_add(1, Relaxed);
+    let taken = {
+        let _held = of.pending_lock.hold();
+        (of.pending_cell.swap(0, AcqRel) != 0).then_some(of.pending)
+    };
+    if let Some((cell, before)) = taken {
         adopt(thread, cell, before);
     }
+    of.adopting.fetch_sub(1, Release);
 }
 
-/// Whoever takes it looks at it.
-fn take_pending(of: &Thread) -> Option<(Last, Last)> {
-    let _held = of.pending_lock.hold();
-    (of.pending_cell.swap(0, Acquire) != 0).then_some(of.pending)
-}
-
-/// Looks at the cells of all threads: one of them may hold the id that nobody knows.
-pub fn settle_all(thread: &mut Thread) {
+/// Looks for the cell of the task that runs, whose id nobody knows, among those that are pending on
+/// all threads. Returns when those are settled that others were at, too: a task whose type is on
+/// its way would else be one of no type.
+///
+/// A cell of another thread may not be filled in yet, and hold what an earlier cell has left
+/// there; the id of the task that runs is one that is in use.
+pub fn settle_all(thread: &mut Thread, id: u64) {
     thread::for_each(|other| {
-        if other.pending_cell.load(Relaxed) != 0
-            && let Some((cell, before)) = take_pending(other)
-        {
-            adopt(thread, cell, before);
+        if other.pending_cell.load(Acquire) != 0 && is_pending(thread, other, id) {
+            adopt_pending(thread, other);
         }
+        wait_for_adoption(other);
     });
+}
+
+fn is_pending(thread: &Thread, of: &Thread, id: u64) -> bool {
+    let (cell, _) = {
+        let _held = of.pending_lock.hold();
+        of.pending
+    };
+    let mut found = 0;
+    live::change_owner(thread.tid, cell.entry, cell.context, || {
+        // SAFETY: as in `adopt`.
+        (found, _) = unsafe { look(cell.address, cell.size) }?;
+        None
+    });
+    found == id
+}
+
+/// Whoever is at it holds no lock of ours that we hold; should it not get a processor for long,
+/// the task is one of no type.
+fn wait_for_adoption(of: &Thread) {
+    const TURNS: u32 = 20_000;
+    for _ in 0..TURNS {
+        if of.adopting.load(Acquire) == 0 {
+            return;
+        }
+        // SAFETY: takes nothing.
+        unsafe { libc::sched_yield() };
+    }
 }
 
 /// The block `cell` becomes the child's, if it is a cell.

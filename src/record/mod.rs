@@ -24,6 +24,7 @@ mod live;
 mod lock;
 mod maps;
 mod modules;
+mod names;
 mod owners;
 mod peak;
 mod rules;

@@ -254,7 +254,7 @@ impl Thread {
     fn switch_to(&mut self, id: u64) -> Current {
         let known = row_of(id).or_else(|| {
             // Its cell may still be waiting on the thread that spawned it.
-            cells::settle_all(self);
+            cells::settle_all(self, id);
             row_of(id)
         });
         let row = known.unwrap_or_else(|| {

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicUsize
 
 use super::live::Found;
 use super::lock::Lock;
+use super::names::{folded, key_of};
 use super::owners::{self, Current};
 use super::start::{header, lost};
 use super::unwind::{Bounds, Stack};
@@ -52,7 +53,6 @@ pub struct Last {
     pub row: u32,
 }
 
-/// Of a thread that has allocated nothing.
 pub const NO_LAST: Last = Last {
     address: 0,
     entry: 0,
@@ -84,9 +84,8 @@ pub struct Thread {
     /// Owner type of the scope that runs, 0 for none.
     pub scope: u32,
     pub last: Last,
-    /// Bytes to the next block that is recorded, in a sample.
+    /// In a sample: bytes to the next block that is recorded; one since `last` was not.
     pub until_sample: AtomicI64,
-    /// The thread has allocated since `last`, and that was not recorded.
     pub passed_over: AtomicBool,
     pub last_context: (u64, u32),
     pub index: counters::Index,
@@ -99,6 +98,8 @@ pub struct Thread {
     /// Address of a block that may be a task's cell, 0 for none; details behind the lock.
     pub pending_cell: AtomicUsize,
     pub pending_lock: Lock,
+    /// How many threads look at a cell that was pending here.
+    pub adopting: AtomicU32,
     pub pending: (Last, Last),
     asides: [Option<Aside>; ASIDES],
     next: *mut Thread,
@@ -484,30 +485,6 @@ fn leave_late() {
     LATE_LOCK.store(0, Release);
 }
 
-/// Every run of digits becomes `*`: the threads of a pool are one entry.
-fn folded(name: &[u8; 16]) -> [u8; 16] {
-    let mut short = [0u8; 16];
-    let mut length = 0;
-    let mut in_number = false;
-    for byte in name.iter().take_while(|byte| **byte != 0) {
-        let digit = byte.is_ascii_digit();
-        if !(digit && in_number) {
-            short[length] = if digit { b'*' } else { *byte };
-            length += 1;
-        }
-        in_number = digit;
-    }
-    short
-}
-
-fn key_of(name: &[u8; 16]) -> u64 {
-    let mut key = 0xcbf2_9ce4_8422_2325u64;
-    for byte in name {
-        key = (key ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    }
-    key
-}
-
 /// The calling thread has named itself.
 pub fn name_changed() {
     if !super::is_active() {
@@ -520,21 +497,4 @@ pub fn name_changed() {
     thread.kind = owners::type_of(OwnerKind::Thread, key_of(&name), &name);
     owners::rename(thread.row, thread.kind);
     thread.leave();
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_of_a_pool_are_folded() {
-        let padded = |text: &[u8]| {
-            let mut name = [0u8; 16];
-            name[..text.len()].copy_from_slice(text);
-            name
-        };
-        assert_eq!(folded(&padded(b"worker-12")), padded(b"worker-*"));
-        assert_eq!(folded(&padded(b"a1b22c")), padded(b"a*b*c"));
-        assert_eq!(folded(&padded(b"main")), padded(b"main"));
-    }
 }

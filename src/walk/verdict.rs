@@ -13,6 +13,9 @@ use super::whose::Whose;
 
 /// Share of the bytes that makes two structures identical.
 const IDENTICAL: f64 = 0.95;
+/// Share from which on structures of several owners could still be one: clones differ in what the
+/// allocator left in their spare room.
+const NEARLY: f64 = 0.9;
 /// Smaller structures are equal by digest or not at all.
 const SMALL: u64 = 256;
 /// Where so many, spread over a group, are all unlike the first, nothing more is compared.
@@ -57,13 +60,13 @@ impl<M: Memory> Judge<'_, M> {
                 waste: by_digest,
             };
         }
-        let (same, share) = self.compare(whose, &first, &classes);
+        let (same, nearly, share) = self.compare(whose, &first, &classes);
         let identical = share >= IDENTICAL && same as f64 >= count as f64 * IDENTICAL;
         let of_same = (same - 1) * first.bytes_each;
         let waste = match whose {
             Whose::Instances => of_same.max(by_digest),
             // Few that happen to be equal are no structure that could be shared.
-            _ if same * 2 >= count => of_same,
+            _ if nearly * 2 >= count => (nearly - 1) * first.bytes_each,
             _ => 0,
         };
         Verdict {
@@ -94,8 +97,9 @@ impl<M: Memory> Judge<'_, M> {
             .collect()
     }
 
-    /// How many members are the same as the first, itself included, and the mean equal share.
-    fn compare(&self, whose: Whose, first: &Class, others: &[Class]) -> (u64, f64) {
+    /// How many members are the same as the first, itself included, how many nearly so, and the
+    /// mean equal share.
+    fn compare(&self, whose: Whose, first: &Class, others: &[Class]) -> (u64, u64, f64) {
         let sorted = |member: u32| -> Sorted { self.comparer.sorted(self.tree.below(member)) };
         let reference = sorted(first.first);
         let look = |class: &Class| {
@@ -105,23 +109,25 @@ impl<M: Memory> Judge<'_, M> {
             let used = equal.used_equal as f64 >= equal.used as f64 * IDENTICAL;
             let blocks = equal.whole * 2 >= reference.bytes;
             let alike = whose != Whose::Instances || used && blocks;
-            (share, share >= IDENTICAL && alike)
+            (share, share >= IDENTICAL && alike, share >= NEARLY && alike)
         };
         let (mut same, mut compared) = (first.count, first.count - 1);
+        let mut nearly = first.count;
         let mut shares = compared as f64;
         let step = others.len().div_ceil(SAMPLE).max(1);
         for begin in 0..step {
             for class in others.iter().skip(begin).step_by(step) {
-                let (share, is_same) = look(class);
+                let (share, is_same, is_near) = look(class);
                 shares += share * class.count as f64;
                 compared += class.count;
                 same += if is_same { class.count } else { 0 };
+                nearly += if is_near { class.count } else { 0 };
             }
-            if same == first.count {
+            if nearly == first.count {
                 break;
             }
         }
-        (same, shares / compared.max(1) as f64)
+        (same, nearly, shares / compared.max(1) as f64)
     }
 }
 
