@@ -139,6 +139,8 @@ fn known_to_the_recorder(
 fn read_table(vtable: u64, memory: &impl Memory, is_code: &impl Fn(u64) -> bool) -> Option<Table> {
     let mut offsets = Vec::new();
     let mut functions = 0;
+    // Any word of the heap may stand where a cell has its table: also one near the last address.
+    vtable.checked_add(8 * TABLE_WORDS as u64)?;
     for n in 0..TABLE_WORDS as u64 {
         let word = memory.word(vtable + n * 8);
         if is_code(word) {
@@ -211,6 +213,14 @@ mod tests {
             assert_eq!((cells[0].block, cells[0].id), (0, 77));
             assert!(cells[0].is_joinable() && !cells[0].is_complete());
         }
+    }
+
+    #[test]
+    fn a_word_at_the_end_of_the_address_space_is_no_table() {
+        let (heap, mut sketch) = world([0; 10]);
+        sketch.put(heap.blocks[0].address, &[0, 0, u64::MAX - 7]);
+        let index = BlockIndex::new(&heap.blocks);
+        assert!(find(&heap, &index, &sketch, |_| true).is_empty());
     }
 
     #[test]
