@@ -197,7 +197,7 @@ impl Flames {
 
     /// Calls back with every stack, outermost frame first, and its figures; stacks that begin
     /// alike follow each other, by name. What is smaller than `least` with all that it called
-    /// counts for its caller.
+    /// counts for its caller; an outermost frame has none, and stays.
     pub fn each(&self, least: u64, mut tell: impl FnMut(&[&str], [u64; 2])) {
         let mut own = self.own.clone();
         let mut all = self.own.clone();
@@ -206,7 +206,7 @@ impl Flames {
             let [base, new] = all[at];
             all[parent] = [all[parent][0] + base, all[parent][1] + new];
         }
-        let small = |at: usize| at != 0 && all[at][0].max(all[at][1]) < least;
+        let small = |at: usize| self.nodes[at].0 != 0 && all[at][0].max(all[at][1]) < least;
         for at in (1..self.nodes.len()).rev().filter(|at| small(*at)) {
             let parent = self.nodes[at].0 as usize;
             let [base, new] = std::mem::take(&mut own[at]);
