@@ -15,6 +15,11 @@ impl Recorder {
         Err(StartError::Unsupported)
     }
 
+    /// Always an error here.
+    pub fn start_sampled(_output: impl AsRef<Path>, _bytes: u64) -> Result<Recorder, StartError> {
+        Err(StartError::Unsupported)
+    }
+
     /// Never called: there is no recorder.
     pub fn is_recording(&self) -> bool {
         false

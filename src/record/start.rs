@@ -110,8 +110,8 @@ fn start_recording(id: i32) -> Option<()> {
     activate(header)
 }
 
-/// Records into memory of this process only.
-pub fn start_local() -> Option<&'static Header> {
+/// Records into memory of this process only: every block, or one in about so many bytes.
+pub fn start_local(sample_bytes: u64) -> Option<&'static Header> {
     let bytes = arena::extent_bytes(0);
     let base = private::map(bytes);
     if base.is_null() {
@@ -131,6 +131,10 @@ pub fn start_local() -> Option<&'static Header> {
     arena::attached(0, base, bytes);
     HEADER.store(fresh, Ordering::Release);
     let header = header()?;
+    header
+        .config
+        .sample_bytes
+        .store(sample_bytes, Ordering::Relaxed);
     introduce(header);
     activate(header)?;
     Some(header)
