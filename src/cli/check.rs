@@ -30,7 +30,8 @@ Every limit is optional; [NAME.\"PATTERN\"] is a whole name, the end of one afte
   unexplained = \"5%\"          share of memory that nothing accounts for
 
   [task.\"handle_connection\"]
-  mean = \"32 KB\"              live bytes of one task; also p99 and max
+  mean = \"32 KB\"              live bytes that one task made; also p99 and max
+  keeps = \"32 KB\"             what one task keeps alive, whoever made it
   future = \"4 KB\"             size of its cell
   live = 100                  also finished (but not freed) and spawned
   peak = \"16 MB\"              all tasks of the type; also live_bytes

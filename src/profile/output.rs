@@ -236,7 +236,7 @@ impl OutputError {
     /// What the person can do about it.
     pub fn hint(&self) -> &'static str {
         match self {
-            OutputError::Exists { .. } => "name another file with -o, or replace it with --force",
+            OutputError::Exists { .. } => "name another file, or replace it with --force",
             OutputError::NotAFile { .. } => "name a file with -o",
             OutputError::Create { error, .. } if error.kind() == io::ErrorKind::NotFound => {
                 "make the folder first, or name another one with -o"

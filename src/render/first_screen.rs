@@ -204,7 +204,8 @@ fn owners(report: &Report, options: &Options) -> String {
         let title = format!("TASK TYPES{}", options.part(&report.tasks));
         section(&mut out, &title, &tables::tasks(&report.tasks, options));
         let note = format!(
-            "alive, done, each: {}; done: finished, but its cell is not freed; future: size of one cell",
+            "alive, done, each, keeps: {}; each: made by one; keeps: held by these only, whoever made \
+             it; done: finished, but its cell is not freed; future: size of one cell",
             report.moment.text
         );
         let note = format!("  {}", wrap(&note, WIDTH - 2, 2));

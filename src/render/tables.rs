@@ -61,8 +61,8 @@ pub fn tasks(rows: &[TaskRow], options: &Options) -> String {
             bytes_tight(row.peak_live_bytes),
             size(row.peak_error_bytes),
             size(row.per_task.mean),
-            size(row.per_task.p99),
             size(row.per_task.max),
+            size(row.retained_bytes),
             bytes_tight(row.cell_bytes),
         ]);
     }
@@ -77,7 +77,7 @@ pub fn task_details(rows: &[TaskRow], options: &Options) -> String {
         ">allocated",
         ">blocks",
         ">live",
-        "?>keeps",
+        ">p99",
         "?>left",
         "?>idle p50",
     ]);
@@ -90,7 +90,7 @@ pub fn task_details(rows: &[TaskRow], options: &Options) -> String {
             bytes_tight(row.allocated_bytes),
             count_tight(row.allocations),
             bytes_tight(row.live_bytes),
-            size(row.retained_bytes),
+            size(row.per_task.p99),
             bytes_tight(row.outlived_bytes),
             row.idle_s.p50.map_or("-".to_owned(), seconds),
         ]);

@@ -21,7 +21,7 @@ const MARGIN_PERCENT: u64 = 20;
 /// Nothing, measured once, may be a few bytes the next time.
 const MORE_BYTES: u64 = 1024;
 
-const DRAFTED: [(Table, &str); 14] = [
+const DRAFTED: [(Table, &str); 15] = [
     (Table::Program, "peak"),
     (Table::Program, "live_at_end"),
     (Table::Program, "allocations"),
@@ -29,6 +29,7 @@ const DRAFTED: [(Table, &str); 14] = [
     (Table::Program, "unexplained"),
     (Table::Task, "mean"),
     (Table::Task, "max"),
+    (Table::Task, "keeps"),
     (Table::Task, "future"),
     (Table::Task, "finished"),
     (Table::ThreadLocal, "bytes"),

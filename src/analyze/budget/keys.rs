@@ -149,7 +149,7 @@ use Unit::{Bytes, Count, Permille};
 
 /// Every key of a budget.
 #[rustfmt::skip]
-pub static KEYS: [Key; 35] = [
+pub static KEYS: [Key; 36] = [
     key(T::Program, "peak", Bytes, S::Report(peak)),
     key(T::Program, "live_at_end", Bytes, S::Report(|r| exact(r.totals.live_bytes))),
     key(T::Program, "allocated", Bytes, S::Report(|r| exact(r.totals.allocated_bytes))),
@@ -161,6 +161,7 @@ pub static KEYS: [Key; 35] = [
     key(T::Task, "mean", Bytes, S::Task(|t| alive(t.per_task.mean))),
     key(T::Task, "p99", Bytes, S::Task(|t| alive(t.per_task.p99))),
     key(T::Task, "max", Bytes, S::Task(|t| alive(t.per_task.max))),
+    key(T::Task, "keeps", Bytes, S::Task(keeps)),
     key(T::Task, "future", Bytes, S::Task(cell)),
     key(T::Task, "live", Count, S::Task(|t| exact(t.live))),
     key(T::Task, "live_bytes", Bytes, S::Task(|t| exact(t.live_bytes))),
@@ -198,6 +199,14 @@ fn looked(value: Option<u64>) -> Reading {
 fn alive(value: Option<u64>) -> Reading {
     let why = "none of it was alive when it was looked at";
     value.map_or_else(|| Err(why.to_owned()), exact)
+}
+
+/// What one task keeps alive, whoever made it: reachable from these tasks only.
+fn keeps(task: &TaskRow) -> Reading {
+    let Some(bytes) = task.retained_bytes else {
+        return looked(None);
+    };
+    alive((task.live > 0).then(|| bytes / task.live))
 }
 
 fn walked(report: &Report, value: u64) -> Reading {
@@ -312,7 +321,7 @@ impl Key {
         if interval == 0 || measured_otherwise {
             return;
         }
-        let is_sum = !["mean", "p99", "max", "future"].contains(&self.name);
+        let is_sum = !["mean", "p99", "max", "keeps", "future"].contains(&self.name);
         if self.unit == Unit::Bytes && is_sum {
             figure.error += (2.0 * (figure.value as f64 * interval as f64).sqrt()) as u64;
         } else {

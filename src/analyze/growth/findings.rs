@@ -126,8 +126,14 @@ fn describe(row: &GrowthRow, limit: Option<&Limit>) -> Finding {
         ("thread", Some("thread-local")) => {
             format!("{each} more for each thread that has {owner}")
         }
+        (unit @ ("task" | "thread"), _) if row.of == "process" => {
+            format!("the process takes {each} more for each {unit}")
+        }
         (unit @ ("task" | "thread"), _) => format!("{each} more for each {unit}"),
-        (unit, _) => format!("{each} more for each step of {unit}"),
+        (unit, _) if row.of == "process" => {
+            format!("the process takes {each} more for each step of {unit}")
+        }
+        (unit, _) => format!("{} takes {each} more for each step of {unit}", row.name),
     };
     let faster = match (row.shape, row.exponent) {
         (Shape::Superlinear, Some(exponent)) => {

@@ -45,6 +45,8 @@ pub enum Doing {
 /// A frame of a stack that says that blocking is meant.
 const MEANT: &str = "block_in_place";
 
+/// Frames among which the C library's call stands.
+const INNERMOST: usize = 4;
 /// Frames that wait for another thread's initialiser.
 const INITIALISERS: [&str; 5] = [
     "once::Once::call",
@@ -60,12 +62,18 @@ impl Doing {
             let mut frames = held.stack.iter().map(|frame| profile.function(*frame));
             frames.any(|function| names.iter().any(|name| function.contains(name)))
         };
+        let sleeps = || {
+            let mut frames = held.stack.iter().take(INNERMOST);
+            frames.any(|frame| profile.function(*frame).contains("nanosleep"))
+        };
         match self {
             Doing::Computing => "computing",
             Doing::Sleeping => "sleeping",
             Doing::Waiting if passes(&["park", "Condvar", "cond_wait"]) => "waiting to be woken",
             Doing::Waiting if passes(&INITIALISERS) => "waiting for an initialiser",
             Doing::Waiting => "waiting for a lock",
+            // A call that a stop cut short is issued again under another number.
+            Doing::InSystemCall if sleeps() => "sleeping",
             Doing::InSystemCall => "in a system call",
         }
     }
