@@ -106,7 +106,8 @@ fn follow(image: &Image, from: &Function, plan: &Plan) -> Rust {
         }
         let function = image.function_at(start);
         let names = function.map_or(&[][..], |function| &function.names);
-        wrapped |= names.iter().any(|name| name.contains(LISTENER));
+        let is_ours = |name: &&str| name.contains(LISTENER) || name.contains(MEASURE);
+        wrapped |= names.iter().any(is_ours);
         if names.iter().any(|name| is_beside(name)) {
             continue;
         }
@@ -131,6 +132,7 @@ fn follow(image: &Image, from: &Function, plan: &Plan) -> Rust {
 
 /// In the mangled names of what `taskheap::Alloc` calls.
 const LISTENER: &str = "8taskheap4hook8listener";
+const MEASURE: &str = "8taskheap4hook7measure";
 
 /// Code that runs when something has failed may allocate in any way it likes, and our own wrapper
 /// is not the allocator.
@@ -141,6 +143,7 @@ fn is_beside(name: &str) -> bool {
         "oom",
         "unwrap_failed",
         LISTENER,
+        MEASURE,
         "8taskheap6record",
     ]
     .iter()
