@@ -51,7 +51,7 @@ pub fn run(args: &Args) -> Outcome {
     let path = output.path().display().to_string();
     let size = output.finish_with(&bytes)?;
     anstream::eprintln!(
-        "taskheap: wrote {path} ({}). Next: taskheap report {path}",
+        "taskheap: wrote {path} ({})\n  next: taskheap report {path}",
         units::bytes(size)
     );
     Ok(ExitCode::SUCCESS)

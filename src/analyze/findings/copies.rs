@@ -74,6 +74,10 @@ impl Rule for Copies {
         let site = places::of_structure(facts, group.node, &group.claims);
         let owner = group.owner.map(|id| facts.owner(id).name.clone());
         let whose = match (group.holder, &owner) {
+            // A type without a name is told by what its tasks run, or who spawns them.
+            (Holder::Task, Some(name)) if name.starts_with("task ") => {
+                format!("one for each {name}")
+            }
             (Holder::Task, Some(name)) => format!("one for each task of {name}"),
             (Holder::Thread, Some(name)) => format!("one for each thread {name}"),
             (Holder::ThreadLocal, _) => format!("one for each thread's {}", group.holder_name),

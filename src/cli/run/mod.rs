@@ -203,7 +203,7 @@ fn tell_written(written: &Written) {
         anstream::eprintln!("taskheap: warning: {warning}");
     }
     let size = crate::render::units::bytes(written.bytes);
-    anstream::eprintln!("taskheap: wrote {path} ({size}). Next: taskheap report {path}");
+    anstream::eprintln!("taskheap: wrote {path} ({size})\n  next: taskheap report {path}");
 }
 
 fn plan(args: &Args) -> Result<Plan, Error> {
