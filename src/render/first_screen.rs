@@ -183,6 +183,9 @@ fn totals(report: &Report) -> String {
     if let (Some(rss), Some(moment)) = (report.memory.rss_bytes, &report.memory.moment) {
         line("resident", format!("{} at {}", bytes(rss), clean(moment)));
     }
+    if let Some(looks) = looks(report) {
+        line("looks", looks);
+    }
     if let Some(error) = report.recording.peak_error_bytes {
         line(
             "exactness",
@@ -196,6 +199,24 @@ fn totals(report: &Report) -> String {
         );
     }
     out
+}
+
+/// How often the program stood still to be looked at, and for how long.
+fn looks(report: &Report) -> Option<String> {
+    let walks = &report.walks;
+    let longest = walks.iter().map(|walk| walk.pause_s).fold(0.0, f64::max);
+    let paused: f64 = walks.iter().map(|walk| walk.pause_s).sum();
+    let read: u64 = walks.iter().map(|walk| walk.bytes_read).sum();
+    let per_second = read as f64 / paused.max(1e-6);
+    (!walks.is_empty()).then(|| {
+        format!(
+            "{}, the program stood still for {} in all ({} at most); {} read per second",
+            counted(walks.len() as u64, "walk"),
+            seconds(paused),
+            seconds(longest),
+            bytes(per_second as u64),
+        )
+    })
 }
 
 fn owners(report: &Report, options: &Options) -> String {
