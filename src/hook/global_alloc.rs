@@ -88,6 +88,16 @@ fn freed(block: *mut u8) {
     }
 }
 
+/// Inlined: the listener takes its caller for whoever called the allocator.
+#[inline(always)]
+fn allocated(block: *mut u8, layout: Layout) {
+    #[cfg(target_os = "linux")]
+    listener::allocated(block, layout.size(), layout.align());
+    if switch::is_measuring() {
+        measure::allocated(block, layout.size(), layout.align());
+    }
+}
+
 /// While somebody listens. Out of line, so that nothing has to be kept across the inner
 /// allocator's call while nobody does.
 impl<A: GlobalAlloc> Alloc<A> {
@@ -98,11 +108,7 @@ impl<A: GlobalAlloc> Alloc<A> {
     unsafe fn alloc_heard(&self, layout: Layout) -> *mut u8 {
         // SAFETY: passed on to the caller.
         let block = unsafe { self.inner.alloc(layout) };
-        #[cfg(target_os = "linux")]
-        listener::allocated(block, layout.size(), layout.align());
-        if switch::is_measuring() {
-            measure::allocated(block, layout.size(), layout.align());
-        }
+        allocated(block, layout);
         block
     }
 
@@ -113,11 +119,7 @@ impl<A: GlobalAlloc> Alloc<A> {
     unsafe fn alloc_zeroed_heard(&self, layout: Layout) -> *mut u8 {
         // SAFETY: passed on to the caller.
         let block = unsafe { self.inner.alloc_zeroed(layout) };
-        #[cfg(target_os = "linux")]
-        listener::allocated(block, layout.size(), layout.align());
-        if switch::is_measuring() {
-            measure::allocated(block, layout.size(), layout.align());
-        }
+        allocated(block, layout);
         block
     }
 

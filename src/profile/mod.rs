@@ -12,6 +12,7 @@ pub mod symbolize;
 pub mod target;
 mod validate;
 mod view;
+mod watched;
 mod weigh;
 mod write;
 
@@ -22,4 +23,5 @@ pub use output::{Options, Output, OutputError};
 pub use read::{ReadError, read, read_from};
 pub use validate::Invalid;
 pub use view::{Site, SiteSearch, percentile};
+pub use watched::*;
 pub use write::{encode, write, write_to};

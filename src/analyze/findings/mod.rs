@@ -28,6 +28,7 @@ mod retained;
 mod tests;
 mod thread_locals;
 mod thread_stacks;
+mod wasted;
 
 use claims::{Claims, Ledger};
 use facts::Facts;

@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 
 use super::claims::{Claims, Ledger};
 use super::facts::Facts;
+use super::wasted::{Blocks, Key, Row};
 use super::{Rule, places, size};
-use crate::analyze::figures::{counted, percent};
+use crate::analyze::figures::percent;
 use crate::analyze::{Finding, Kind};
-use crate::profile::Site;
 
 /// Mean size of the blocks: buffers of up to 8 KB are the default of std and of most libraries.
 const LEAST_BLOCK: u64 = 16 << 10;
@@ -26,17 +26,10 @@ pub struct Oversized;
 
 #[derive(Default)]
 pub struct Unused {
-    site: Site,
-    largest: u64,
-    owners: u64,
-    blocks: u64,
-    bytes: u64,
+    of: Blocks,
     untouched: u64,
     zero: u64,
     spare: u64,
-    /// Task types that made them.
-    made_by: BTreeMap<String, u64>,
-    claims: Claims,
 }
 
 impl Unused {
@@ -58,7 +51,7 @@ impl Rule for Oversized {
     }
 
     fn check(&self, facts: &Facts, ledger: &Ledger) -> Vec<Unused> {
-        let mut places: BTreeMap<(String, Option<String>), Unused> = BTreeMap::new();
+        let mut places: BTreeMap<Key, Unused> = BTreeMap::new();
         for row in &facts.walk.oversized {
             let Some(context) = row.context else { continue };
             let small = row.bytes / row.blocks.max(1) < LEAST_BLOCK;
@@ -66,39 +59,34 @@ impl Rule for Oversized {
             if small || explained || facts.is_cell(context) {
                 continue;
             }
-            let site = facts.site(facts.node(context));
-            let sum = places
-                .entry((site.function.clone(), site.file.clone()))
-                .or_default();
-            sum.owners += row.owners;
-            sum.blocks += row.blocks;
-            sum.bytes += row.bytes;
+            let sum = places.entry(Blocks::key(facts, context)).or_default();
             sum.untouched += row.untouched_bytes;
             sum.zero += row.zero_bytes;
             sum.spare += row.spare_bytes;
-            sum.claims.0.insert(context, row.bytes);
-            let owner = facts.owner(facts.context_owner(context));
-            if owner.is_task() {
-                *sum.made_by.entry(owner.name.clone()).or_default() += row.bytes;
-            }
-            if row.bytes > sum.largest {
-                sum.largest = row.bytes;
-                sum.site = site;
-            }
+            let (owners, blocks, bytes) = (row.owners, row.blocks, row.bytes);
+            sum.of.add(
+                facts,
+                &Row {
+                    context,
+                    owners,
+                    blocks,
+                    bytes,
+                },
+            );
         }
         let mut found: Vec<Unused> = places.into_values().collect();
         found.retain(|unused| {
             let part = unused.unused() * 100 / facts.walk.live_bytes.max(1);
             unused.unused() >= facts.least()
-                && unused.unused() * 100 >= unused.bytes * LEAST_UNUSED
-                && (unused.blocks >= LEAST_BLOCKS || part >= LARGE_PART)
+                && unused.unused() * 100 >= unused.of.bytes * LEAST_UNUSED
+                && (unused.of.blocks >= LEAST_BLOCKS || part >= LARGE_PART)
         });
         found.sort_by_key(|unused| std::cmp::Reverse(unused.unused()));
         found
     }
 
     fn claims(&self, unused: &Unused) -> Claims {
-        unused.claims.clone()
+        unused.of.claims.clone()
     }
 
     fn describe(&self, _: &Facts, unused: &Unused) -> Finding {
@@ -110,26 +98,22 @@ impl Rule for Oversized {
         ];
         let state = most.iter().rev().max_by_key(|(bytes, _)| *bytes);
         let state = state.map_or("unused", |(_, state)| state);
-        let each = unused.bytes / unused.blocks.max(1);
-        let maker = unused.made_by.iter().max_by_key(|(_, bytes)| **bytes);
-        let maker = maker.filter(|(_, made)| **made * 2 > unused.bytes);
-        let by = maker.map_or(String::new(), |(name, _)| format!(", by tasks of {name}"));
+        let of = &unused.of;
         Finding {
             kind: Kind::Oversized,
             title: format!(
-                "{} of {}{}, {} {state}: {}{}{by}",
-                counted(unused.blocks, "block"),
-                if unused.blocks > 1 { "about " } else { "" },
-                size(each),
-                percent(bytes, unused.bytes),
-                size(unused.bytes),
-                places::made_in(Some(&unused.site)),
+                "{}, {} {state}: {}{}{}",
+                of.how_many(),
+                percent(bytes, of.bytes),
+                size(of.bytes),
+                places::made_in(Some(&of.site)),
+                of.by(),
             ),
             bytes,
-            site: Some(unused.site.clone()),
-            owner_name: maker.map(|(name, _)| name.clone()),
-            count: match unused.owners {
-                0 | 1 => unused.blocks,
+            site: Some(of.site.clone()),
+            owner_name: of.maker().map(str::to_owned),
+            count: match of.owners {
+                0 | 1 => of.blocks,
                 owners => owners,
             },
             advice: "ask for less at first and let it grow: a smaller with_capacity or buffer \
