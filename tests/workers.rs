@@ -2,62 +2,13 @@
 //! back, and those that were told to block elsewhere, are not.
 #![cfg(all(feature = "cli", target_os = "linux"))]
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::{Mutex, OnceLock, PoisonError};
+#[path = "fixtures/build.rs"]
+mod build;
 
 use serde_json::Value;
 
-/// Builds `tests/fixtures/held`.
-fn program() -> &'static Path {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/held");
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("held");
-        std::fs::create_dir_all(folder.join("src")).unwrap();
-        for (from, to) in [
-            ("Cargo.toml.template", "Cargo.toml"),
-            ("src/main.rs", "src/main.rs"),
-        ] {
-            let text = std::fs::read_to_string(source.join(from)).unwrap();
-            // Only what is new, so that cargo does not build again.
-            if std::fs::read_to_string(folder.join(to)).ok().as_ref() != Some(&text) {
-                std::fs::write(folder.join(to), text).unwrap();
-            }
-        }
-        let built = Command::new(env!("CARGO"))
-            .args(["build", "--release", "--quiet"])
-            .current_dir(&folder)
-            .env_remove("RUSTFLAGS")
-            .env("CARGO_TARGET_DIR", folder.join("target"))
-            .status()
-            .unwrap();
-        assert!(built.success(), "the fixture does not build");
-        folder.join("target/release/held")
-    })
-}
-
-/// The report on the program in this mode. One at a time: they are about time.
 fn report(mode: &str) -> Value {
-    static ONE: Mutex<()> = Mutex::new(());
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let folder = tempfile::tempdir().unwrap();
-    let profile = folder.path().join("held.taskheap");
-    let taskheap = || Command::new(env!("CARGO_BIN_EXE_taskheap"));
-    let ran = taskheap()
-        .args(["run", "-o"])
-        .arg(&profile)
-        .args(["--", program().to_str().unwrap(), mode])
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
-    assert!(ran.status.success(), "{said}");
-    let report = taskheap()
-        .arg("report")
-        .arg(&profile)
-        .arg("--json")
-        .output();
-    serde_json::from_slice(&report.unwrap().stdout).unwrap()
+    build::report(&build::programs("held").join("held"), mode)
 }
 
 fn held(report: &Value) -> Vec<&Value> {

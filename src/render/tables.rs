@@ -49,7 +49,7 @@ fn size(value: Option<u64>) -> String {
 
 pub fn tasks(rows: &[TaskRow], options: &Options) -> String {
     let mut table = Table::new(&[
-        "task", ">spawned", ">alive", "?>done", ">at peak", "?>±", ">each", ">p99", ">max",
+        "task", ">spawned", ">alive", "?>done", ">at peak", "?>±", ">each", ">max", "?>keeps",
         ">future",
     ]);
     for row in options.of(rows) {

@@ -1,5 +1,8 @@
 //! The programs of `tests/fixtures/truth`, run bare and recorded, and what taskheap says of them.
 
+#[path = "../fixtures/build.rs"]
+mod build;
+
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
@@ -16,32 +19,7 @@ pub const PATIENCE: Duration = Duration::from_secs(300);
 /// Builds all of them, once.
 pub fn program(name: &str) -> PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
-    let folder = FOLDER.get_or_init(|| {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/truth");
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("truth");
-        std::fs::create_dir_all(folder.join("src/bin")).unwrap();
-        for (from, to) in [
-            ("Cargo.toml.template", "Cargo.toml"),
-            ("src/bin/counted.rs", "src/bin/counted.rs"),
-            ("src/bin/server.rs", "src/bin/server.rs"),
-            ("src/bin/search.rs", "src/bin/search.rs"),
-        ] {
-            let text = std::fs::read_to_string(source.join(from)).unwrap();
-            // Only what is new, so that cargo does not build again.
-            if std::fs::read_to_string(folder.join(to)).ok().as_ref() != Some(&text) {
-                std::fs::write(folder.join(to), text).unwrap();
-            }
-        }
-        let built = Command::new(env!("CARGO"))
-            .args(["build", "--release", "--quiet"])
-            .current_dir(&folder)
-            .env_remove("RUSTFLAGS")
-            .env("CARGO_TARGET_DIR", folder.join("target"))
-            .status()
-            .unwrap();
-        assert!(built.success(), "the fixture does not build");
-        folder.join("target/release")
-    });
+    let folder = FOLDER.get_or_init(|| build::programs("truth"));
     folder.join(name)
 }
 

@@ -246,6 +246,9 @@ fn sample_distance(text: &str) -> Result<u64, Error> {
     Ok(bytes)
 }
 
+/// Looks come every few milliseconds, and a stay is certain only from its fourth on.
+const LEAST_STAY: Duration = Duration::from_millis(25);
+
 /// `100ms`, `2s`, `off`.
 fn parse_time(text: &str) -> Result<Option<Duration>, Error> {
     let wrong = || Error::Refused {
@@ -263,6 +266,12 @@ fn parse_time(text: &str) -> Result<Option<Duration>, Error> {
         _ => return Err(wrong()),
     };
     let time = Duration::try_from_secs_f64(seconds).map_err(|_| wrong())?;
+    if time < LEAST_STAY {
+        return Err(Error::Refused {
+            what: format!("a stay of {text} is shorter than what can be told from outside"),
+            hint: format!("give {} ms or more", LEAST_STAY.as_millis()),
+        });
+    }
     Ok(Some(time))
 }
 
@@ -314,7 +323,7 @@ mod tests {
             Some(Duration::from_millis(1500))
         );
         assert_eq!(parse_time("off").unwrap(), None);
-        for wrong in ["", "100", "ms", "-1s", "1h"] {
+        for wrong in ["", "100", "ms", "-1s", "1h", "5ms"] {
             assert!(parse_time(wrong).is_err(), "{wrong}");
         }
     }

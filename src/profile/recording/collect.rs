@@ -303,6 +303,14 @@ fn totals(recorded: &Recorded, profile: &Profile) -> Totals {
 }
 
 fn say_what_is_missing(profile: &mut Profile, namer: &Namer) {
+    let mut stays = profile.workers.iter().flat_map(|worker| &worker.held);
+    if stays.any(|stay| stay.uncertain) {
+        profile.program.warnings.push(
+            "tasks seem to hold their worker, but the kernel lets nobody watch for how long \
+             (perf_event_paranoid, seccomp): see `taskheap report FILE --workers`"
+                .to_owned(),
+        );
+    }
     let missing = namer.missing();
     if missing.changed > 0 {
         profile.program.warnings.push(format!(

@@ -5,8 +5,9 @@
 //! threads needs the runtime's help. Here the command looks at every worker's current task id each
 //! few milliseconds (two loads in another process, no stop). Equal ids in two looks don't mean that
 //! the task was not left meanwhile, so a suspicion is settled by a watchpoint on the id: as long as
-//! nobody writes it, it is one poll. Only a stay beyond the threshold stops the thread, for as long
-//! as it takes to copy its stack.
+//! nobody writes it, it is one poll. Where the kernel refuses watchpoints, a thread that has not run
+//! since the suspicion has not left its task either, and what computes is told as uncertain. Only a
+//! stay beyond the threshold stops the thread, for as long as it takes to copy its stack.
 //!
 //! What the looks cost is bounded: threads beyond the first hundred are looked at in turns, and the
 //! search for a task's type among all rows has a share of the time that it may not exceed.
@@ -48,7 +49,6 @@ pub struct Workers {
     threads: HashMap<i32, Thread>,
     turn: usize,
     began: Instant,
-    last_look: Option<Instant>,
     searched: Duration,
     stacks: usize,
     tables: UnwindTables,
@@ -59,6 +59,7 @@ pub struct Workers {
 #[derive(Default)]
 struct Thread {
     seen: SeenWorker,
+    last_look: Option<Instant>,
     stay: Stay,
     watch: Option<Watchpoint>,
     /// How long it had run and been ready when the stay was first suspected.
@@ -78,7 +79,6 @@ impl Workers {
             threads: HashMap::new(),
             turn: 0,
             began: Instant::now(),
-            last_look: None,
             searched: Duration::ZERO,
             stacks: 0,
             tables: UnwindTables::default(),
@@ -88,11 +88,11 @@ impl Workers {
     /// To be called every few milliseconds, never while a walk stops the process.
     pub fn look(&mut self, recorded: &Recorded) {
         let now = Instant::now();
-        let since = self.last_look.replace(now).map(|last| now - last);
         if self.places.is_empty() {
             return;
         }
         let mut running = recorded.running_threads();
+        let turns = running.len().div_ceil(AT_A_TIME) as u32;
         if running.len() > AT_A_TIME {
             self.turn = (self.turn + AT_A_TIME) % running.len();
             running.rotate_left(self.turn);
@@ -102,13 +102,15 @@ impl Workers {
             return;
         };
         for (thread, (id, address)) in running.iter().zip(ids) {
-            self.seen(recorded, thread, id, address, since.unwrap_or_default());
+            self.seen(recorded, thread, id, address, (now, turns));
         }
     }
 
     /// A walk stopped the process since the last look: that time doesn't count.
     pub fn skip(&mut self) {
-        self.last_look = None;
+        for thread in self.threads.values_mut() {
+            thread.last_look = None;
+        }
     }
 
     /// Task id of each thread, 0 if it has none, and the address of the word that says so.
@@ -141,13 +143,16 @@ impl Workers {
         copy: &ThreadCopy,
         id: u64,
         address: u64,
-        since: Duration,
+        (now, turns): (Instant, u32),
     ) {
         if id == 0 && !self.threads.contains_key(&copy.tid) {
             return;
         }
         let thread = self.threads.entry(copy.tid).or_default();
         thread.seen.tid = copy.tid;
+        let last = thread.last_look.replace(now);
+        let since = last.map_or(Duration::ZERO, |last| now - last);
+        let since = since.min(stay::MOST_OF_A_LOOK * turns);
         let hits = thread.watch.as_ref().map_or(Some(0), Watchpoint::hits);
         let event = thread.stay.look(
             id,
@@ -234,7 +239,7 @@ impl Workers {
             seconds: counted.as_secs_f64(),
             doing: Some(doing),
             addresses,
-            uncertain: thread.watch.is_none(),
+            uncertain: thread.watch.is_none() && !thread.has_not_run(pid),
         });
     }
 
@@ -260,6 +265,12 @@ impl Workers {
 }
 
 impl Thread {
+    /// Has it slept all the time since the stay was suspected?
+    fn has_not_run(&self, pid: i32) -> bool {
+        let ran = sched::run_times(pid, self.seen.tid).map(|(ran, _)| ran);
+        ran.is_some() && ran == self.ran.map(|(ran, _)| ran)
+    }
+
     /// How long the thread was ready and not running since the stay was suspected.
     fn delay(&self, pid: i32, tid: i32) -> Duration {
         let now = sched::run_times(pid, tid);
