@@ -18,6 +18,9 @@ struct Column {
     optional: bool,
 }
 
+/// A title, as [`Table::new`] takes it, and what is shown of a row.
+pub type Shown<'a, T> = (&'a str, &'a dyn Fn(&T) -> String);
+
 /// A table that is being filled.
 pub struct Table {
     columns: Vec<Column>,
@@ -53,6 +56,17 @@ impl Table {
             rows: Vec::new(),
             indent: 2,
         }
+    }
+
+    /// A row for each of `rows`. A title stands beside what is shown below it, so that neither can
+    /// be moved alone.
+    pub fn of<T>(rows: &[T], columns: &[Shown<'_, T>]) -> Table {
+        let titles: Vec<&str> = columns.iter().map(|(title, _)| *title).collect();
+        let mut table = Table::new(&titles);
+        for row in rows {
+            table.row(columns.iter().map(|(_, shown)| shown(row)).collect());
+        }
+        table
     }
 
     pub fn row(&mut self, cells: Vec<String>) {

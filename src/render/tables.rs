@@ -1,6 +1,6 @@
 //! Each table of the report, whole or its first rows.
 
-use super::table::Table;
+use super::table::{Shown, Table};
 use super::text::{WIDTH, place};
 use super::units::{bytes_tight, count, count_tight, seconds};
 use crate::analyze::written;
@@ -48,54 +48,40 @@ fn size(value: Option<u64>) -> String {
 }
 
 pub fn tasks(rows: &[TaskRow], options: &Options) -> String {
-    let mut table = Table::new(&[
-        "task", ">spawned", ">alive", "?>done", ">at peak", "?>±", ">each", ">max", "?>keeps",
-        ">future",
-    ]);
-    for row in options.of(rows) {
-        table.row(vec![
-            row.name.clone(),
-            count_tight(row.spawned),
-            count_tight(row.live),
-            row.finished_allocated.map_or("-".to_owned(), count_tight),
-            bytes_tight(row.peak_live_bytes),
-            size(row.peak_error_bytes),
-            size(row.per_task.mean),
-            size(row.per_task.max),
-            size(row.retained_bytes),
-            bytes_tight(row.cell_bytes),
-        ]);
-    }
-    table.render(options.width)
+    let columns: [Shown<TaskRow>; 10] = [
+        ("task", &|row| row.name.clone()),
+        (">spawned", &|row| count_tight(row.spawned)),
+        (">alive", &|row| count_tight(row.live)),
+        ("?>done", &|row| {
+            row.finished_allocated.map_or("-".to_owned(), count_tight)
+        }),
+        (">at peak", &|row| bytes_tight(row.peak_live_bytes)),
+        ("?>±", &|row| size(row.peak_error_bytes)),
+        (">each", &|row| size(row.per_task.mean)),
+        (">max", &|row| size(row.per_task.max)),
+        ("?>keeps", &|row| size(row.retained_bytes)),
+        (">future", &|row| bytes_tight(row.cell_bytes)),
+    ];
+    Table::of(options.of(rows), &columns).render(options.width)
 }
 
 /// What doesn't fit the first screen.
 pub fn task_details(rows: &[TaskRow], options: &Options) -> String {
-    let mut table = Table::new(&[
-        "task",
-        "?spawned at",
-        ">allocated",
-        ">blocks",
-        ">live",
-        ">p99",
-        "?>left",
-        "?>idle p50",
-    ]);
-    for row in options.of(rows) {
-        let site = row.site.as_ref();
-        let spawned_at = site.map_or_else(String::new, short_site);
-        table.row(vec![
-            row.name.clone(),
-            spawned_at,
-            bytes_tight(row.allocated_bytes),
-            count_tight(row.allocations),
-            bytes_tight(row.live_bytes),
-            size(row.per_task.p99),
-            bytes_tight(row.outlived_bytes),
-            row.idle_s.p50.map_or("-".to_owned(), seconds),
-        ]);
-    }
-    table.render(options.width)
+    let columns: [Shown<TaskRow>; 8] = [
+        ("task", &|row| row.name.clone()),
+        ("?spawned at", &|row| {
+            row.site.as_ref().map_or_else(String::new, short_site)
+        }),
+        (">allocated", &|row| bytes_tight(row.allocated_bytes)),
+        (">blocks", &|row| count_tight(row.allocations)),
+        (">live", &|row| bytes_tight(row.live_bytes)),
+        (">p99", &|row| size(row.per_task.p99)),
+        ("?>left", &|row| bytes_tight(row.outlived_bytes)),
+        ("?>idle p50", &|row| {
+            row.idle_s.p50.map_or("-".to_owned(), seconds)
+        }),
+    ];
+    Table::of(options.of(rows), &columns).render(options.width)
 }
 
 pub fn threads(rows: &[ThreadRow], options: &Options) -> String {
