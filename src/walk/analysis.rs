@@ -1,7 +1,6 @@
 //! From a captured heap to facts, in the order in which they depend on each other.
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::time::Instant;
 
 use super::cells;
@@ -14,7 +13,7 @@ use super::image::{Image, Memory};
 use super::index::{BlockIndex, MAX_BLOCKS};
 use super::names::Names;
 use super::reach::{self, Marks, Reach};
-use super::regions::{Region, Span};
+use super::regions::Region;
 use super::roots::{Collector, Holder};
 use super::scan::{Key, Scan};
 use super::shape::{self, Makers};
@@ -81,11 +80,10 @@ pub fn analyze(image: &Image, heap: &mut Heap, roots: &Roots) -> profile::Walk {
         tree: &tree,
         counts_owners: &counts_owners,
     };
-    let read_only = read_only(image);
     let reader = usage::Reader {
         heap,
         memory: image,
-        read_only: &read_only,
+        is_code: &is_code,
     };
     let usage = reader.read(&scan.references);
     let finder = Finder {
@@ -151,13 +149,6 @@ fn threads(image: &Image, heap: &Heap) -> Vec<ThreadInfo> {
         }
     }
     threads
-}
-
-/// Where tables of functions lie.
-fn read_only(image: &Image) -> Vec<Range<u64>> {
-    let is_table = |span: &&Span| matches!(span.region, Region::ReadOnly | Region::Data);
-    let spans = image.spans.iter().filter(is_table);
-    spans.map(|span| span.start..span.end).collect()
 }
 
 /// Does the block start with two small counters, of which the first is more than one? So does

@@ -27,6 +27,9 @@ const LARGEST_ELEMENT: u64 = 1024;
 /// Fewer say nothing about a block's size.
 const LEAST_CAPACITY: u64 = 4;
 
+/// Functions that a `Bytes` has in every version: to clone and to drop, at least.
+const FUNCTIONS: u64 = 2;
+
 /// Places of pointers to large blocks.
 #[derive(Debug, Default)]
 pub(super) struct References {
@@ -59,8 +62,8 @@ pub(super) enum Usage {
 pub(super) struct Reader<'a, M> {
     pub(super) heap: &'a Heap,
     pub(super) memory: &'a M,
-    /// Read-only data, in which tables of functions lie.
-    pub(super) read_only: &'a [Range<u64>],
+    /// Is there code at this address?
+    pub(super) is_code: &'a dyn Fn(u64) -> bool,
 }
 
 impl<M: Memory> Reader<'_, M> {
@@ -109,8 +112,19 @@ impl<M: Memory> Reader<'_, M> {
         {
             return Some(bytes);
         }
-        table(block.size, offset, word(1), word(2), word(3))
-            .or_else(|| growing_bytes(block.size, offset, word(1), word(2)))
+        table(block.size, offset, word(1), word(2), word(3)).or_else(|| {
+            // A pointer with a `Layout` beside it looks the same up to here.
+            let is_growing = self.is_kind_of_growing_bytes(word(3));
+            growing_bytes(block.size, offset, word(1), word(2)).filter(|_| is_growing)
+        })
+    }
+
+    /// The last word of a `BytesMut`: a tag while it owns its block alone, else the block of what
+    /// it shares it with.
+    fn is_kind_of_growing_bytes(&self, data: u64) -> bool {
+        let blocks = &self.heap.blocks;
+        let shared = || blocks.binary_search_by_key(&data, |block| block.address);
+        data & 1 == 1 || shared().is_ok()
     }
 
     /// The number behind a length, unless it is the capacity of the next vector in an array.
@@ -123,15 +137,17 @@ impl<M: Memory> Reader<'_, M> {
         (!is_next).then_some(number)
     }
 
-    /// The part of the block that a `Bytes` shows: pointer, length, owner, table of functions.
+    /// The part of the block that a `Bytes` shows: pointer, length, owner, table of functions. The
+    /// functions tell it from any other structure with a pointer, a number and a static in it.
     fn slice(&self, block: u32, place: u64) -> Option<Range<u64>> {
         let block = self.heap.blocks[block as usize];
         let word = |n: u64| self.memory.word(place + n * 8);
         let (start, len) = (word(0).wrapping_sub(block.address), word(1));
         let inside = start <= block.size && len <= block.size - start;
         let table = word(3);
-        let has_table = self.read_only.iter().any(|range| range.contains(&table));
-        (inside && has_table && table.is_multiple_of(8)).then_some(start..start + len)
+        let is_function = |n: u64| (self.is_code)(self.memory.word(table.wrapping_add(n * 8)));
+        let has_table = table.is_multiple_of(8) && table != 0 && (0..FUNCTIONS).all(is_function);
+        (inside && has_table).then_some(start..start + len)
     }
 
     /// What owns the block on behalf of slices: its start, its size, and how many there are; or
@@ -187,7 +203,8 @@ mod tests {
 
     const BLOCK: u64 = 0x70_0000;
     const SIZE: u64 = 64 << 10;
-    const FUNCTIONS: u64 = 0x50_0000;
+    const TABLE: u64 = 0x50_0000;
+    const CODE: Range<u64> = 0x40_0000..0x41_0000;
 
     /// Usage of the block where these words stand around; those at `places` are pointers to it.
     fn usage(size: u64, words: &[u64], places: &[usize]) -> Option<Usage> {
@@ -202,11 +219,11 @@ mod tests {
             blocks: vec![block],
             ..Heap::default()
         };
-        let read_only = vec![FUNCTIONS..FUNCTIONS + 4096, 0..0];
+        sketch.put(TABLE, &[CODE.start, CODE.start + 64]);
         let reader = Reader {
             heap: &heap,
             memory: &sketch,
-            read_only: &read_only,
+            is_code: &|at| CODE.contains(&at),
         };
         let mut references = References::default();
         for at in places {
@@ -264,11 +281,11 @@ mod tests {
             BLOCK + 100,
             20,
             shared,
-            FUNCTIONS,
+            TABLE,
             BLOCK + 110,
             30,
             shared,
-            FUNCTIONS,
+            TABLE,
             BLOCK,
             SIZE,
             2,
@@ -279,5 +296,14 @@ mod tests {
         let mut more = words.to_vec();
         more.extend([BLOCK, 7, 7, 7]);
         assert_eq!(usage(SIZE, &more, &[0, 4, 8, 12]), None);
+    }
+
+    #[test]
+    fn a_pointer_beside_a_number_and_a_static_is_no_slice() {
+        // The first of the static's words may be anything but functions.
+        let data = 0x60_0000;
+        assert_eq!(usage(SIZE, &[BLOCK, 64, SIZE, data], &[0]), None);
+        assert_eq!(usage(SIZE, &[BLOCK, 64, SIZE, 0], &[0]), None);
+        assert_eq!(usage(SIZE, &[BLOCK, 64, SIZE, TABLE + 8], &[0]), None);
     }
 }
