@@ -182,6 +182,7 @@ fn draw_stacks(report: &Report, path: &Path, force: bool) -> Result<(), Error> {
         hint: "they are seen at a walk: record without --no-walk".to_owned(),
     })?;
     output.finish_with(svg.as_bytes())?;
+    anstream::eprintln!("taskheap: wrote {}", path.display());
     Ok(())
 }
 
@@ -305,7 +306,7 @@ fn show_walked(report: &Report, tables: &Tables, options: &Options, moment: &str
     let stacks = report.stacks.tasks.len() + report.stacks.threads.len();
     let note = format!("{moment}; a task's bytes are its cell: future and header");
     show(tables.stacks, "STACKS", stacks, &note, &|| {
-        tables::stacks(report, options)
+        tables::stacks(&report.stacks, options)
     });
     let note = "seen from outside every few milliseconds; a stay: one poll of one task; busy: share \
                 of the looks at which a task ran";

@@ -30,6 +30,10 @@ pub struct Chart {
     pub fixed: String,
     pub lines: Vec<Line>,
     pub limit: Option<Limit>,
+    /// Above the picture, instead of what the first line says.
+    pub heading: Option<String>,
+    /// What a line grows by: `each step of n`.
+    pub step: String,
 }
 
 #[derive(Clone, Debug)]
@@ -80,11 +84,14 @@ impl Chart {
             .fixed
             .iter()
             .map(|(name, value)| format!("{name}={value}"));
+        let variable = process.variable.clone()?;
         Some(Chart {
-            variable: process.variable.clone()?,
+            step: format!("each step of {variable}"),
+            variable,
             fixed: fixed.collect::<Vec<_>>().join(", "),
             lines: shown.into_iter().map(Line::of).collect(),
             limit: sweep.limit,
+            heading: None,
         })
     }
 
@@ -106,7 +113,7 @@ impl Chart {
 }
 
 impl Line {
-    fn of(row: &GrowthRow) -> Line {
+    pub fn of(row: &GrowthRow) -> Line {
         let points: Vec<(f64, f64)> = (row.points.iter())
             .map(|point| (point.value, point.bytes as f64))
             .collect();

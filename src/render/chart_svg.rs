@@ -182,6 +182,9 @@ impl Plot {
 }
 
 fn sentence(chart: &Chart) -> String {
+    if let Some(heading) = &chart.heading {
+        return clean(heading);
+    }
     let process = &chart.lines[0];
     let what = match process.limit_value {
         Some(value) => {
@@ -210,7 +213,7 @@ fn names(chart: &Chart, area: &Area) -> Drawn {
             Some((_, slope)) => {
                 let sign = if slope < 0.0 { "-" } else { "" };
                 let each = bytes(slope.abs().round() as u64);
-                format!(": {sign}{each} for each step of {}", chart.variable)
+                format!(": {sign}{each} for {}", chart.step)
             }
             None => format!(": {}", line.shape),
         };

@@ -117,7 +117,7 @@ fn signed(bytes: f64) -> String {
 }
 
 /// Three digits, and 1.000 only for what is that.
-fn r2(value: f64) -> String {
+pub fn r2(value: f64) -> String {
     format!("{:.3}", (value * 1000.0).floor() / 1000.0)
 }
 

@@ -1,12 +1,12 @@
 //! Each table of the report, whole or its first rows.
 
 use super::table::{Shown, Table};
-use super::text::{WIDTH, place};
+use super::text::{WIDTH, place, wrap};
 use super::units::{bytes_tight, count, count_tight, seconds};
 use crate::analyze::written;
 use crate::analyze::{
-    CopiesRow, LeakRow, MemoryRow, OtherRow, Report, SharedRow, SiteRow, TaskRow, ThreadLocalRow,
-    ThreadRow,
+    CopiesRow, Either, LeakRow, MemoryRow, OtherRow, SharedRow, SiteRow, StackTotals, TaskRow,
+    ThreadLocalRow, ThreadRow,
 };
 use crate::profile::Site;
 
@@ -323,8 +323,7 @@ pub fn memory(memory: &MemoryRow, options: &Options) -> String {
     table.render(options.width)
 }
 
-pub fn stacks(report: &Report, options: &Options) -> String {
-    let stacks = &report.stacks;
+pub fn stacks(stacks: &StackTotals, options: &Options) -> String {
     let mut tasks = Table::new(&["task", ">alive", ">bytes each", ">together"]);
     for row in options.of(&stacks.tasks) {
         tasks.row(vec![
@@ -358,7 +357,26 @@ pub fn stacks(report: &Report, options: &Options) -> String {
     say("a thread touches", stacks.per_thread_resident_bytes);
     say("reserves", stacks.per_thread_reserved_bytes);
     out.push_str(&format!("  on average {}\n", means.join(", ")));
+    if let Some(either) = &stacks.either {
+        let text = format!("  {}", wrap(&either_way(either), WIDTH - 2, 2));
+        out.push_str(&text);
+        out.push('\n');
+    }
     out
+}
+
+/// `64 tasks take 24.0 KB; as many threads would touch 1.0 MB and reserve 128 MB`.
+pub fn either_way(either: &Either) -> String {
+    let reserve = either.reserved_bytes.map_or(String::new(), |reserved| {
+        format!(" and reserve {}", super::units::bytes(reserved))
+    });
+    format!(
+        "{} {} {}; as many threads would touch {}{reserve} (calculated)",
+        super::units::counted(either.tasks, "task"),
+        if either.tasks == 1 { "takes" } else { "take" },
+        super::units::bytes(either.task_bytes),
+        super::units::bytes(either.resident_bytes),
+    )
 }
 
 /// What linked allocators have of the system, and what they say it is for. Empty without one.

@@ -10,3 +10,4 @@ mod golden;
 mod growth;
 mod large;
 mod sample;
+mod story;

@@ -1,29 +1,32 @@
-//! `taskheap demo`: the main job on a program that comes with it.
+//! `taskheap demo`: the main job on a program that comes with it, told as a story.
 //!
-//! The command records itself, running a small tokio service three times: with a 4 MB rule object
-//! cached for each task, for each thread, and shared. What it writes is what a user would get of
-//! a server of their own.
+//! The command records itself, running a small service at several loads: with a thread for each
+//! request, and with a task for each, where a 4 MB rule object is cached for each task, for each
+//! worker thread, and shared. What it writes is what a user would get of a server of their own, and
+//! a page that explains it.
 
+mod files;
+mod words;
 mod workload;
 
-use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use super::run::{self, Plan};
+use super::sweep;
 use super::{Error, Outcome, print};
-use crate::analyze::{self, By, FlameOptions, Metric};
-use crate::profile::{self, Output, Profile};
-use crate::render::tables::Options;
-use crate::render::text::{HEADING, WIDTH, styled};
-use crate::render::{first_screen, flamegraph, units};
+use crate::analyze::growth::{Run, Sweep, Variable};
+use crate::analyze::story::{Story, Way};
+use crate::analyze::{self, Report};
+use crate::profile;
+use crate::render::story::text;
+use words::{NAMES, THREADS, WAY, WAYS};
 use workload::Cache;
 
-/// Record a built-in tokio program that caches 4 MB per task, per thread, and shared
+/// Record a built-in service that caches 4 MB per task, per thread and shared, and explain it
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Writes into the folder: a profile, a report and two flamegraphs of each of the three.
-Ends in about ten seconds.
+Writes into the folder: index.html, which explains all of it; charts, flamegraphs, the
+reports and the profiles. Takes about half a minute.
 
 Next: taskheap run -- ./your-server")]
 pub struct Args {
@@ -31,142 +34,119 @@ pub struct Args {
     #[arg(short, long, value_name = "FOLDER", default_value = "taskheap-demo")]
     output: PathBuf,
 
-    /// Requests in flight
-    #[arg(long, value_name = "N", default_value_t = 60)]
+    /// Requests at once, at most
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..))]
     tasks: u64,
+
+    /// Say where this is reached (such as 2GB) [default: the memory of the machine]
+    #[arg(long, value_name = "SIZE")]
+    memory_limit: Option<String>,
 
     /// Be the program that is recorded
     #[arg(long, hide = true, value_enum)]
     be: Option<Cache>,
 }
 
-struct Story {
-    cache: Cache,
-    file: &'static str,
-    title: &'static str,
-}
-
-const STORIES: [Story; 3] = [
-    Story {
-        cache: Cache::PerTask,
-        file: "per-task",
-        title: "a copy for each task",
-    },
-    Story {
-        cache: Cache::PerThread,
-        file: "per-thread",
-        title: "a copy for each thread",
-    },
-    Story {
-        cache: Cache::Shared,
-        file: "shared",
-        title: "one for all, behind an Arc",
-    },
-];
-
 pub fn run(args: &Args) -> Outcome {
     if let Some(cache) = args.be {
         workload::run(cache, args.tasks).map_err(|error| Error::Refused {
-            what: format!("the demo's program can't start a runtime: {error}"),
+            what: format!("the demo's program can't start: {error}"),
             hint: "raise the limits of this shell (ulimit -a)".to_owned(),
         })?;
         return Ok(ExitCode::SUCCESS);
     }
+    let values = values(args.tasks)?;
     std::fs::create_dir_all(&args.output).map_err(|error| Error::Refused {
         what: format!("can't make {}: {error}", args.output.display()),
         hint: "give another folder with --output".to_owned(),
     })?;
-    let mut first = None;
-    let mut table = String::new();
-    for story in &STORIES {
-        anstream::eprintln!("taskheap: recording {} tasks, {}", args.tasks, story.title);
-        let profile = record(args, story)?;
-        let report = write_all(&args.output, story, &profile)?;
-        let peak = units::bytes(profile.totals.peak_live_bytes);
-        let _ = writeln!(
-            table,
-            "  {:28} {peak:>10}   {}.txt",
-            story.title, story.file
-        );
-        first.get_or_insert(report);
-    }
-    print(&first.unwrap_or_default())?;
-    print(&format!(
-        "\n{}\n{table}\n  Reports, profiles and flamegraphs are in {}.\n  Next: taskheap run -- \
-         ./your-server\n",
-        styled(
-            HEADING,
-            &format!("PEAK OF {} TASKS WITH A RULE OBJECT OF 4 MB", args.tasks)
-        ),
-        args.output.display()
-    ))?;
+    let measured = measure(args, &values)?;
+    let story = tell(&measured, &values)?;
+    let folder = args.output.display().to_string();
+    files::write(&args.output, &folder, &measured, &story, &values)?;
+    print(&text::render(&story, &NAMES, &folder))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn record(args: &Args, story: &Story) -> Result<Profile, Error> {
+/// The loads, up to the largest; a line needs three.
+fn values(most: u64) -> Result<Vec<u64>, Error> {
+    let mut values = vec![1, most / 16, most / 4, most];
+    values.retain(|value| *value > 0);
+    values.dedup();
+    match values.len() {
+        3.. => Ok(values),
+        _ => Err(Error::Refused {
+            what: format!("with {most} requests at most no growth is seen"),
+            hint: "give 8 or more with --tasks".to_owned(),
+        }),
+    }
+}
+
+fn measure(args: &Args, values: &[u64]) -> Result<sweep::Measured, Error> {
     let program = std::env::current_exe().map_err(|error| Error::Refused {
         what: format!("can't find the taskheap command itself: {error}"),
         hint: "is /proc mounted?".to_owned(),
     })?;
-    let be = clap::ValueEnum::to_possible_value(&story.cache);
-    let be = be.map_or_else(String::new, |value| value.get_name().to_owned());
-    let tasks = args.tasks.to_string();
-    let path = args.output.join(format!("{}.taskheap", story.file));
-    let plan = Plan {
-        program,
-        from_path: false,
-        args: ["demo", "--be", &be, "--tasks", &tasks]
-            .map(Into::into)
-            .to_vec(),
-        output: Some(path.clone()),
-        force: true,
-        follow: false,
-        walks: true,
-        memory_limit: None,
-        surroundings: run::Surroundings::default(),
-        held_after: None,
-        sample_bytes: 0,
+    let mut command = vec![program.into_os_string()];
+    let count = format!("{{{}}}", NAMES.variable);
+    let way = format!("{{{WAY}}}");
+    command.extend(["demo", "--be", &way, "--tasks", &count].map(Into::into));
+    let vary = vec![
+        Variable {
+            name: WAY.to_owned(),
+            values: WAYS.iter().map(|(_, key, _)| (*key).to_owned()).collect(),
+        },
+        Variable {
+            name: NAMES.variable.to_owned(),
+            values: values.iter().map(u64::to_string).collect(),
+        },
+    ];
+    let asked = sweep::Args::of(command, vary, args.output.join("sweep"));
+    sweep::measure(&asked.with_limit(args.memory_limit.clone()))
+}
+
+fn tell(measured: &sweep::Measured, values: &[u64]) -> Result<Story, Error> {
+    let mut ways = Vec::new();
+    for (_, key, title) in WAYS {
+        let runs: Result<Vec<(u64, Report)>, Error> = values
+            .iter()
+            .map(|count| {
+                let run = find(&measured.sweep, key, *count)?;
+                Ok((
+                    *count,
+                    analyze::report(&profile::read(&measured.folder.file(run))?),
+                ))
+            })
+            .collect();
+        let way = Way::of(&measured.sweep, WAY, (key, title), runs?);
+        ways.push(way.ok_or_else(|| unmeasured(key, "too few of its runs count"))?);
+    }
+    Ok(Story::of(&measured.sweep, ways, THREADS, NAMES.wrong))
+}
+
+/// The profile of a run.
+fn find<'a>(sweep: &'a Sweep, key: &str, count: u64) -> Result<&'a str, Error> {
+    let is_it = |run: &&Run| {
+        let has = |name: &str, value: &str| {
+            run.settings
+                .iter()
+                .any(|s| s.name == name && s.value == value)
+        };
+        has(WAY, key) && has(NAMES.variable, &count.to_string())
     };
-    let recorded = run::record(&plan)?;
-    match recorded.error {
-        Some(error) => Err(error),
-        None => Ok(profile::read(&path)?),
+    let run = sweep.runs.iter().find(is_it);
+    let why = run
+        .and_then(|run| run.error.as_deref())
+        .unwrap_or("it was not run");
+    match run.and_then(|run| run.profile.as_deref()) {
+        Some(profile) if run.is_some_and(|run| run.error.is_none()) => Ok(profile),
+        _ => Err(unmeasured(&format!("{key} with {count} requests"), why)),
     }
 }
 
-/// Report and flamegraphs. Returns the report's first screen.
-fn write_all(folder: &Path, story: &Story, profile: &Profile) -> Result<String, Error> {
-    let report = analyze::report(profile);
-    let options = Options {
-        limit: Some(first_screen::ROWS),
-        width: Some(WIDTH),
-    };
-    let name = folder.join(format!("{}.taskheap", story.file));
-    let screen = first_screen::render(&report, &name.display().to_string(), &options);
-    let plain = anstream::adapter::strip_str(&screen).to_string();
-    write(
-        &folder.join(format!("{}.txt", story.file)),
-        plain.as_bytes(),
-    )?;
-    for (by, suffix) in [(By::Stack, ""), (By::Task, "-by-task")] {
-        let options = FlameOptions {
-            metric: Metric::Peak,
-            by,
-            runtime_frames: false,
-        };
-        let Ok(flames) = analyze::flames(profile, &options) else {
-            continue;
-        };
-        let mut svg = Vec::new();
-        let titles = flamegraph::titles(profile, &flames, &options);
-        flamegraph::draw(&titles, &flames, options.metric, &mut svg).map_err(Error::Print)?;
-        write(&folder.join(format!("{}{suffix}.svg", story.file)), &svg)?;
+fn unmeasured(what: &str, why: &str) -> Error {
+    Error::Refused {
+        what: format!("the demo could not measure {what}: {why}"),
+        hint: "see the log of that run in the folder `sweep`".to_owned(),
     }
-    Ok(screen)
-}
-
-fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    let output = Output::create(path, profile::Options { force: true })?;
-    output.finish_with(bytes)?;
-    Ok(())
 }

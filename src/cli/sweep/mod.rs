@@ -26,7 +26,8 @@ use crate::render::tables::Options;
 use crate::render::text::WIDTH;
 use crate::render::{chart_svg, growth as screen, units};
 use crate::sys::installed;
-use folder::{CHART, Folder, RESULTS};
+pub use folder::Folder;
+use folder::{CHART, RESULTS};
 use grid::Cell;
 use server::Load;
 
@@ -85,7 +86,7 @@ pub struct Args {
 }
 
 /// For a program that does not end by itself.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Servers")]
 struct Server {
     /// The program is a server: end it by SIGTERM when it has had its load
@@ -110,7 +111,47 @@ struct Server {
     ready_timeout: u64,
 }
 
+impl Args {
+    /// For a command that sweeps a program of its own.
+    pub fn of(command: Vec<OsString>, vary: Vec<Variable>, output: PathBuf) -> Args {
+        Args {
+            vary,
+            repeat: 1,
+            memory_limit: None,
+            output: Some(output),
+            force: true,
+            json: false,
+            server: Server::default(),
+            command,
+        }
+    }
+
+    pub fn with_limit(self, memory_limit: Option<String>) -> Args {
+        Args {
+            memory_limit,
+            ..self
+        }
+    }
+}
+
 pub fn run(args: &Args) -> Outcome {
+    let Measured {
+        folder,
+        sweep,
+        samples,
+    } = measure(args)?;
+    finish(args, &folder, &sweep, &samples)
+}
+
+/// What was measured, and where its profiles are.
+pub struct Measured {
+    pub folder: Folder,
+    pub sweep: Sweep,
+    samples: Vec<Sample>,
+}
+
+/// Every run, with the results written after each.
+pub fn measure(args: &Args) -> Result<Measured, Error> {
     let sweeper = Sweeper::new(args)?;
     let mut samples = Vec::new();
     let mut results = sweeper.results();
@@ -122,7 +163,7 @@ pub fn run(args: &Args) -> Outcome {
         }
         let shown = grid::shown(&cell.settings);
         anstream::eprintln!("taskheap: run {} of {count}, {shown}", at + 1);
-        let Measured {
+        let OneRun {
             run,
             sample,
             warnings,
@@ -133,7 +174,11 @@ pub fn run(args: &Args) -> Outcome {
         conclude(&mut results, &samples);
         sweeper.folder.write(RESULTS, &json(&results)?)?;
     }
-    finish(args, &sweeper, &results, &samples)
+    Ok(Measured {
+        folder: sweeper.folder,
+        sweep: results,
+        samples,
+    })
 }
 
 /// What is fixed for the whole sweep.
@@ -188,7 +233,7 @@ impl Sweeper<'_> {
     }
 
     /// One run. What goes wrong with it is part of the result; an error ends the sweep.
-    fn measure(&self, cell: &Cell) -> Result<Measured, Error> {
+    fn measure(&self, cell: &Cell) -> Result<OneRun, Error> {
         let mut run = Run {
             settings: cell.settings.clone(),
             profile: None,
@@ -202,7 +247,7 @@ impl Sweeper<'_> {
             Ok(recorded) => recorded,
             Err(failure) => {
                 run.error = Some(failure);
-                return Ok(Measured::failed(run));
+                return Ok(OneRun::failed(run));
             }
         };
         run.exit_code = recorded.recorded.exit_code;
@@ -212,7 +257,7 @@ impl Sweeper<'_> {
         }
         if recorded.recorded.written.is_empty() {
             run.error.get_or_insert("its profile misses".to_owned());
-            return Ok(Measured::failed(run));
+            return Ok(OneRun::failed(run));
         }
         let name = format!("{}.taskheap", cell.name);
         let profile = profile::read(&self.folder.file(&name))?;
@@ -229,7 +274,7 @@ impl Sweeper<'_> {
         let settings = cell.settings.clone();
         let sample = Sample { settings, facts };
         let counts = run.error.is_none();
-        Ok(Measured {
+        Ok(OneRun {
             run,
             sample: counts.then_some(sample),
             warnings: profile.program.warnings,
@@ -313,16 +358,16 @@ impl Sweeper<'_> {
 const ENDED_BY_US: u8 = 143;
 
 /// One run, with what its profile has to say before anything else.
-struct Measured {
+struct OneRun {
     run: Run,
     /// None if it does not count.
     sample: Option<Sample>,
     warnings: Vec<String>,
 }
 
-impl Measured {
-    fn failed(run: Run) -> Measured {
-        Measured {
+impl OneRun {
+    fn failed(run: Run) -> OneRun {
+        OneRun {
             run,
             sample: None,
             warnings: Vec::new(),
@@ -400,14 +445,14 @@ fn json(results: &Sweep) -> Result<Vec<u8>, Error> {
     Ok(text)
 }
 
-fn finish(args: &Args, sweeper: &Sweeper, results: &Sweep, samples: &[Sample]) -> Outcome {
+fn finish(args: &Args, folder: &Folder, results: &Sweep, samples: &[Sample]) -> Outcome {
     let chart = Chart::of(results);
     if let Some(chart) = &chart {
         let svg = chart_svg::draw(chart).map_err(|what| Error::Refused {
             what: format!("the chart can't be drawn: {what}"),
             hint: format!("{RESULTS} has all of it"),
         })?;
-        sweeper.folder.write(CHART, svg.as_bytes())?;
+        folder.write(CHART, svg.as_bytes())?;
     }
     if args.json {
         print_raw(&json(results)?)?;
@@ -419,7 +464,7 @@ fn finish(args: &Args, sweeper: &Sweeper, results: &Sweep, samples: &[Sample]) -
         print(&screen::screen(
             results,
             chart.as_ref(),
-            &sweeper.folder.shown(""),
+            &folder.shown(""),
             &options,
         ))?;
     }
