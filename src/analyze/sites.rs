@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
+use super::written;
 use crate::profile::{ContextId, FrameId, NodeId, Profile, Site, SiteSearch, StringId};
 
 /// Into [`SiteTable`].
@@ -125,12 +126,14 @@ fn look(profile: &Profile, node: NodeId, above: SiteSearch) -> SiteSearch {
         .fold(above, |search, frame| search.step(profile, frame))
 }
 
-/// One row per site, most bytes at the peak first.
+/// One row per site, most bytes at the peak first. Closures of one function on one line look the
+/// same to a person, and so they are one row; which of them names it is which comes first.
 pub fn rows(profile: &Profile, table: &SiteTable) -> Vec<SiteRow> {
+    let looks_like = looks_like(table);
     let mut rows: Vec<Option<SiteRow>> = vec![None; table.len()];
     let contexts = &profile.contexts;
     for context in profile.context_ids() {
-        let id = table.of_context(profile, context);
+        let id = looks_like[table.of_context(profile, context).index()];
         let at = context.index();
         let row = rows[id.index()].get_or_insert_with(|| SiteRow::empty(table.get(id)));
         row.allocated_bytes += contexts.allocated_bytes[at];
@@ -147,6 +150,22 @@ pub fn rows(profile: &Profile, table: &SiteTable) -> Vec<SiteRow> {
         size(b).cmp(&size(a)).then_with(|| a.site.cmp(&b.site))
     });
     rows
+}
+
+/// For each site the first one that is shown as it is.
+fn looks_like(table: &SiteTable) -> Vec<SiteId> {
+    let mut first = HashMap::new();
+    (table.sites.iter().enumerate())
+        .map(|(at, site)| {
+            let shown = (
+                written(&site.function),
+                &site.file,
+                site.line,
+                &site.library,
+            );
+            *first.entry(shown).or_insert(SiteId(at as u32))
+        })
+        .collect()
 }
 
 impl SiteRow {

@@ -18,7 +18,8 @@ const DEFAULT_BUDGET: &str = "taskheap.toml";
 /// Hold profiles to a budget: exit code 0 within, 1 over, 2 not judged
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-`taskheap check FILE --write taskheap.toml` makes a first budget from a profile.
+`taskheap check FILE --write taskheap.toml` makes a first budget from a profile,
+or its [growth] from a sweep.json.
 Every limit is optional; [NAME.\"PATTERN\"] is a whole name, the end of one after
 ::, or has * for anything:
   [program]
@@ -43,15 +44,16 @@ Every limit is optional; [NAME.\"PATTERN\"] is a whole name, the end of one afte
   [leaks]                     bytes, blocks
   [copies]                    waste: all but one of each
   [growth.\"handler\"]          per_task, per_thread: bytes for each more of them;
-                              of a sweep also per_step (of its variable)
+                              of a sweep also per_step (of its variable);
+                              [growth.\"the process\"] is the whole
 
   [baseline]                  for --baseline
   tolerance = \"10%\"           may come on top of what it has,
   slack = \"64 KB\"             and this
 
-Sizes are in bytes or have a unit (1 KB = 1,024 bytes). Exit code 2 means that the budget
-could not be judged: a pattern matches nothing, what it limits was not measured, or not
-exactly enough.")]
+Sizes are in bytes or have a unit (1 KB = 1,024 bytes). Exit code 2 means that
+the budget could not be judged: a pattern matches nothing, what it limits was
+not measured, or not exactly enough.")]
 pub struct Args {
     /// What `taskheap run` wrote, or the sweep.json of `taskheap sweep` (for [growth])
     #[arg(value_name = "PROFILE", required = true)]
@@ -69,7 +71,7 @@ pub struct Args {
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Text)]
     format: Format,
 
-    /// Make a first budget of what the profile has and 20% more
+    /// Make a first budget of what the profile or the sweep has, and 20% more
     #[arg(long, value_name = "FILE", conflicts_with_all = ["budget", "baseline"])]
     write: Option<PathBuf>,
 
@@ -135,19 +137,30 @@ type SortedOut<'a> = (Vec<(&'a Path, SweepFile)>, Vec<&'a Path>);
 fn sort_out(paths: &[PathBuf]) -> Result<SortedOut<'_>, Error> {
     let (mut sweeps, mut profiles): SortedOut = Default::default();
     for path in paths {
-        if path.extension().is_none_or(|ending| ending != "json") {
-            profiles.push(path.as_path());
-            continue;
+        match source(path)? {
+            Source::Sweep(sweep) => sweeps.push((path.as_path(), sweep)),
+            Source::Profile => profiles.push(path.as_path()),
         }
-        let refused = |what| Error::Refused {
-            what: format!("{} {what}", path.display()),
-            hint: "name a profile, or the sweep.json of `taskheap sweep`".to_owned(),
-        };
-        let text =
-            std::fs::read(path).map_err(|error| refused(format!("can't be read: {error}")))?;
-        sweeps.push((path.as_path(), SweepFile::parse(&text).map_err(refused)?));
     }
     Ok((sweeps, profiles))
+}
+
+/// What a file is, by its name.
+pub enum Source {
+    Sweep(SweepFile),
+    Profile,
+}
+
+pub fn source(path: &Path) -> Result<Source, Error> {
+    if path.extension().is_none_or(|ending| ending != "json") {
+        return Ok(Source::Profile);
+    }
+    let refused = |what| Error::Refused {
+        what: format!("{} {what}", path.display()),
+        hint: "name a profile, or the sweep.json of `taskheap sweep`".to_owned(),
+    };
+    let text = std::fs::read(path).map_err(|error| refused(format!("can't be read: {error}")))?;
+    Ok(Source::Sweep(SweepFile::parse(&text).map_err(refused)?))
 }
 
 pub fn report_of(path: &Path) -> Result<Report, Error> {

@@ -20,8 +20,8 @@ Examples:
   taskheap export dhat FILE                  for dh_view.html
   taskheap export collapsed FILE -o - | flamegraph.pl > out.svg
 
-pprof has all figures at once (-sample_index=peak_space, inuse_space, alloc_space,
-peak_objects, …) and the labels task and thread (-tagroot task).")]
+pprof has all figures at once (-sample_index=peak_space, inuse_space,
+alloc_space, peak_objects, …) and the labels task and thread (-tagroot task).")]
 pub struct Args {
     /// Format to write
     #[arg(value_enum, value_name = "FORMAT")]

@@ -4,19 +4,45 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::check::report_of;
+use super::check::{Source, report_of, source};
 use super::{Error, Outcome, exit_codes, print};
-use crate::analyze::Report;
-use crate::analyze::budget::{Draft, Unit, draft};
+use crate::analyze::budget::{Draft, Unit, draft, draft_of_sweep};
 use crate::profile::{Options, Output};
+use crate::render::units::counted;
 
 pub fn write(profiles: &[PathBuf], file: &Path, force: bool) -> Outcome {
     let [profile] = profiles else {
         return Err(Error::Refused {
-            what: "a first budget is made from one profile".to_owned(),
-            hint: "name the one with the highest load".to_owned(),
+            what: "a first budget is made from one profile, or one sweep.json".to_owned(),
+            hint: "name the profile with the highest load".to_owned(),
         });
     };
+    let (drafts, text) = match source(profile)? {
+        Source::Sweep(sweep) => {
+            let drafts = draft_of_sweep(&sweep);
+            let text = text(sweep.program(), "the runs of a sweep took", &drafts);
+            (drafts, text)
+        }
+        Source::Profile => of_profile(profile)?,
+    };
+    if drafts.is_empty() {
+        return Err(Error::Nothing {
+            what: format!("{} has no growth that lies on a line", profile.display()),
+            hint: "give `taskheap sweep` more values of its variable".to_owned(),
+        });
+    }
+    Output::create(file, Options { force })?.finish_with(text.as_bytes())?;
+    print(&format!(
+        "{}: {}; next: taskheap check {} --budget {}\n",
+        file.display(),
+        counted(drafts.len() as u64, "limit"),
+        profile.display(),
+        file.display()
+    ))?;
+    Ok(ExitCode::from(exit_codes::DONE))
+}
+
+fn of_profile(profile: &Path) -> Result<(Vec<Draft>, String), Error> {
     let report = report_of(profile)?;
     if report.totals.allocations == 0 || report.recording.lost_events > 0 {
         return Err(Error::Refused {
@@ -25,25 +51,22 @@ pub fn write(profiles: &[PathBuf], file: &Path, force: bool) -> Outcome {
         });
     }
     let drafts = draft(&report);
-    let text = text(&report, &drafts);
-    Output::create(file, Options { force })?.finish_with(text.as_bytes())?;
-    print(&format!(
-        "{}: {} limits; next: taskheap check {} --budget {}\n",
-        file.display(),
-        drafts.len(),
-        profile.display(),
-        file.display()
-    ))?;
-    Ok(ExitCode::from(exit_codes::DONE))
+    let mut text = text(&report.program.path, "one run took", &drafts);
+    text.push_str(
+        "\n# For --baseline: what may come on top of what the earlier profile has.\n\
+         [baseline]\ntolerance = \"10%\"\nslack = \"64 KB\"\n",
+    );
+    Ok((drafts, text))
 }
 
-fn text(report: &Report, drafts: &[Draft]) -> String {
-    let path = Path::new(&report.program.path);
+/// `took`: whose figures these are.
+fn text(program: &str, took: &str, drafts: &[Draft]) -> String {
+    let path = Path::new(program);
     let program = path.file_name().unwrap_or(path.as_os_str());
     let mut out = format!(
-        "# A memory budget for {}, made by `taskheap check --write`: what one run took and 20%\n\
-         # more. Beside each limit stands what was measured. Take out what may change, tighten\n\
-         # what must not; `taskheap check --help` lists every key.\n",
+        "# A memory budget for {}, made by `taskheap check --write`:\n\
+         # what {took} and 20% more. Beside each limit stands what was measured. Take out\n\
+         # what may change, tighten what must not; `taskheap check --help` lists every key.\n",
         program.display().to_string().escape_debug()
     );
     let mut before = None;
@@ -67,10 +90,6 @@ fn text(report: &Report, drafts: &[Draft]) -> String {
         let line = format!("{} = {value}", limit.key.name);
         let _ = writeln!(out, "{line:<28}# {}", unit.shown(draft.measured));
     }
-    out.push_str(
-        "\n# For --baseline: what may come on top of what the earlier profile has.\n\
-         [baseline]\ntolerance = \"10%\"\nslack = \"64 KB\"\n",
-    );
     out
 }
 

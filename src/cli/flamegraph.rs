@@ -9,16 +9,17 @@ use super::target::Target;
 use super::{Error, Outcome};
 use crate::analyze::{self, FlameOptions, Flames, NoFlames};
 use crate::profile::{self, Profile};
-use crate::render::flamegraph;
+use crate::render::flamegraph::{self, Titles};
 
 /// Draw a flamegraph (SVG)
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  taskheap flamegraph FILE                     the heap at its peak, by call stack
+  taskheap flamegraph FILE                     the heap at its peak, by stack
   taskheap flamegraph FILE --by task           the type of task at the root
-  taskheap flamegraph FILE --metric temporary  what is freed at once: needless work
-  taskheap flamegraph NEW --diff BASE          what grew (red) and shrank (blue)
+  taskheap flamegraph FILE --metric temporary  what is freed at once
+  taskheap flamegraph NEW --diff BASE          what grew (red), shrank (blue)
+  taskheap flamegraph NEW --diff BASE --widths base       and what is gone
 
 Open the SVG in a browser: click to zoom, Ctrl-F to search.")]
 pub struct Args {
@@ -36,6 +37,18 @@ pub struct Args {
     /// Draw what changed since this profile
     #[arg(long, value_name = "BASE")]
     diff: Option<PathBuf>,
+
+    /// Whose bytes make the width of a box: what is gone is seen in the base's
+    #[arg(long, value_enum, value_name = "WHOSE", default_value_t = Widths::New, requires = "diff")]
+    widths: Widths,
+
+    /// Title of the picture [default: what is drawn, and how much]
+    #[arg(long, value_name = "TEXT")]
+    title: Option<String>,
+
+    /// Line below the title [default: the program, its pid, the moment]
+    #[arg(long, value_name = "TEXT")]
+    subtitle: Option<String>,
 
     /// Keep the frames of tokio and std
     #[arg(long)]
@@ -80,6 +93,23 @@ enum By {
     ThreadLocal,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Widths {
+    /// Of the profile: what grew and what is new
+    New,
+    /// Of the base: what shrank and what is gone
+    Base,
+}
+
+impl From<Widths> for flamegraph::Widths {
+    fn from(widths: Widths) -> flamegraph::Widths {
+        match widths {
+            Widths::New => flamegraph::Widths::New,
+            Widths::Base => flamegraph::Widths::Base,
+        }
+    }
+}
+
 impl From<Metric> for analyze::Metric {
     fn from(metric: Metric) -> analyze::Metric {
         match metric {
@@ -119,6 +149,14 @@ impl Args {
             runtime_frames: self.runtime_frames,
         }
     }
+
+    /// What the person gave stands in the place of what we would say.
+    fn titles(&self, ours: Titles) -> Titles {
+        Titles {
+            title: self.title.clone().unwrap_or(ours.title),
+            subtitle: self.subtitle.clone().unwrap_or(ours.subtitle),
+        }
+    }
 }
 
 pub fn run(args: &Args) -> Outcome {
@@ -130,16 +168,29 @@ pub fn run(args: &Args) -> Outcome {
             let base_profile = profile::read(base)?;
             let old = flames_or_none(&base_profile, base, &options)?;
             let new = flames_or_none(&profile, &args.profile, &options)?;
+            let (drawn, hint) = match args.widths {
+                Widths::New => (&new, "--widths base draws what is gone"),
+                Widths::Base => (&old, "--widths new draws what is new"),
+            };
             if old.total() + new.total() == 0 {
                 return Err(nothing(&args.profile, &options, NoFlames::Zero));
             }
+            if drawn.total() == 0 {
+                return Err(Error::Nothing {
+                    what: format!("{}: zero in one of the two", options.metric.words()),
+                    hint: hint.to_owned(),
+                });
+            }
             let flames = new.over(&old);
-            let titles = flamegraph::diff_titles(&base_profile, &profile, &flames, &options);
-            flamegraph::draw_diff(&titles, &flames, options.metric, &mut svg)
+            let widths = args.widths.into();
+            let titles =
+                flamegraph::diff_titles(&base_profile, &profile, &flames, &options, widths);
+            let titles = args.titles(titles);
+            flamegraph::draw_diff(&titles, &flames, options.metric, widths, &mut svg)
         }
         None => {
             let flames = flames(&profile, &args.profile, &options)?;
-            let titles = flamegraph::titles(&profile, &flames, &options);
+            let titles = args.titles(flamegraph::titles(&profile, &flames, &options));
             flamegraph::draw(&titles, &flames, options.metric, &mut svg)
         }
     };

@@ -30,9 +30,10 @@ const STYLES: Styles = Styles::styled()
     .literal(AnsiColor::Cyan.on_default().bold())
     .placeholder(AnsiColor::Cyan.on_default());
 
-/// Says which tokio task, thread and thread-local owns every byte of a Rust program's heap.
+/// Says which tokio task, thread and thread-local owns every byte of a Rust heap
 #[derive(Debug, Parser)]
 #[command(name = "taskheap", version, styles = STYLES, propagate_version = true)]
+#[command(term_width = 80)]
 #[command(after_help = "\
 Typical use:
   taskheap run -- ./server --port 8080     record an unmodified release build
@@ -40,8 +41,8 @@ Typical use:
   taskheap flamegraph FILE --by task       draw it
   taskheap sweep --vary n=1,10,100 -- ./worker {n}    what grows, per task or thread
 
-Exit codes: 0 done; 1 over budget (check); 2 could not be done. `run` passes on the
-exit code of the program.")]
+Exit codes: 0 done; 1 over budget (check); 2 could not be done. `run` passes on
+the exit code of the program.")]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,

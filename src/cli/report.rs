@@ -12,16 +12,16 @@ use crate::profile::{self, Output};
 use crate::render::tables::{self, Options};
 use crate::render::text::{FAINT, HEADING, WIDTH, styled, wrap};
 use crate::render::units::UNITS_NOTE;
-use crate::render::{first_screen, stacks_svg, units, workers};
+use crate::render::{first_screen, growth, stacks_svg, units, workers};
 
 /// Show who owns the heap: one screen, one table whole, or JSON
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  taskheap report FILE                       one screen, findings first
-  taskheap report FILE --tasks --sort mean   the types of task that hold most each
-  taskheap report FILE --sites --limit 20    the 20 lines of code that hold most
-  taskheap report FILE --json                everything, for a program to read
+  taskheap report FILE                      one screen, findings first
+  taskheap report FILE --tasks --sort mean  the types that hold most each
+  taskheap report FILE --sites --limit 20   the 20 lines of code that hold most
+  taskheap report FILE --json               everything, for a program to read
 
 Next: taskheap flamegraph FILE, taskheap diff BASE FILE, taskheap check FILE.")]
 pub struct Args {
@@ -88,6 +88,9 @@ struct Tables {
     /// What a waiting task costs beside a waiting thread
     #[arg(long, conflicts_with = "json")]
     stacks: bool,
+    /// How the heap grew with the tasks or threads of this one run
+    #[arg(long, conflicts_with = "json")]
+    growth: bool,
     /// Runtime workers: how busy, and which tasks held them
     #[arg(long, conflicts_with = "json")]
     workers: bool,
@@ -136,6 +139,7 @@ impl Tables {
             || self.shared
             || self.leaks
             || self.stacks
+            || self.growth
             || self.workers
     }
 }
@@ -152,9 +156,10 @@ pub fn run(args: &Args) -> Outcome {
         print_raw(&text)?;
         return Ok(ExitCode::SUCCESS);
     }
-    if let Some(path) = &args.svg {
-        draw_stacks(&report, path, args.force)?;
-    }
+    let drawn = match &args.svg {
+        Some(path) => Some(draw_stacks(&report, path, args.force)?),
+        None => None,
+    };
     let width = (!args.wide).then_some(WIDTH);
     if args.tables.any() {
         let limit = args.limit;
@@ -168,10 +173,18 @@ pub fn run(args: &Args) -> Outcome {
             &Options { limit, width },
         ))?;
     }
+    if let (Some(path), Some(size)) = (&args.svg, drawn) {
+        print(&format!(
+            "wrote {} ({})\n",
+            path.display(),
+            units::bytes(size)
+        ))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-fn draw_stacks(report: &Report, path: &Path, force: bool) -> Result<(), Error> {
+/// Returns how large it became.
+fn draw_stacks(report: &Report, path: &Path, force: bool) -> Result<u64, Error> {
     let output = Output::create(path, profile::Options { force })?;
     let drawn = stacks_svg::draw(&report.stacks).map_err(|what| Error::Refused {
         what: format!("the stacks can't be drawn: {what}"),
@@ -181,9 +194,7 @@ fn draw_stacks(report: &Report, path: &Path, force: bool) -> Result<(), Error> {
         what: "there are no stacks to draw".to_owned(),
         hint: "they are seen at a walk: record without --no-walk".to_owned(),
     })?;
-    output.finish_with(svg.as_bytes())?;
-    anstream::eprintln!("taskheap: wrote {}", path.display());
-    Ok(())
+    Ok(output.finish_with(svg.as_bytes())?)
 }
 
 /// The tables that were asked for, each with what its figures mean.
@@ -307,6 +318,12 @@ fn show_walked(report: &Report, tables: &Tables, options: &Options, moment: &str
     let note = format!("{moment}; a task's bytes are its cell: future and header");
     show(tables.stacks, "STACKS", stacks, &note, &|| {
         tables::stacks(&report.stacks, options)
+    });
+    let rows = &report.growth;
+    let why = report.growth_note.as_deref();
+    // That it was not seen is said with its reason, in the place of the table.
+    show(tables.growth, "GROWTH", 1, growth::OF_ONE_RUN_NOTE, &|| {
+        growth::of_one_run(rows, why, options)
     });
     let note = "seen from outside every few milliseconds; a stay: one poll of one task; busy: share \
                 of the looks at which a task ran";

@@ -17,8 +17,8 @@ Examples:
   taskheap run -- ./server               in one terminal
   taskheap snapshot $(pgrep server)      in another, whenever it is worth a look
 
-The program stands still only while its heap is copied, and goes on. The profile of the whole
-run is written at its end all the same.
+The program stands still only while its heap is copied, and goes on. The
+profile of the whole run is written at its end all the same.
 
 Next: taskheap report FILE")]
 pub struct Args {

@@ -71,13 +71,12 @@ fn changes(what: &str, rows: &[Change], options: &Options) -> String {
             (_, 0) => "gone".to_owned(),
             (base, new) => format!("×{:.2}", new as f64 / base as f64),
         };
-        let cells = vec![
-            written(&row.name).into_owned(),
-            shown(row.base),
-            shown(row.new),
-            change,
-            ratio,
-        ];
+        // Tasks, threads and findings are named as in a report.
+        let name = match what {
+            "site" => written(&row.name).into_owned(),
+            _ => row.name.clone(),
+        };
+        let cells = vec![name, shown(row.base), shown(row.new), change, ratio];
         match row.change {
             1.. => table.styled_row(ALARM, cells),
             _ => table.row(cells),

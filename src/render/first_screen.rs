@@ -183,6 +183,9 @@ fn totals(report: &Report) -> String {
     if let (Some(rss), Some(moment)) = (report.memory.rss_bytes, &report.memory.moment) {
         line("resident", format!("{} at {}", bytes(rss), clean(moment)));
     }
+    for row in &report.growth {
+        line("growth", super::growth::sentence(row));
+    }
     if let Some(looks) = looks(report) {
         line("looks", looks);
     }

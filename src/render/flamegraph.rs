@@ -17,6 +17,16 @@ pub struct Titles {
     pub subtitle: String,
 }
 
+/// Whose widths the picture of a change has. What one profile has not is nothing wide in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Widths {
+    /// The later one's: what grew and what is new is seen, what is gone is not.
+    #[default]
+    New,
+    /// The earlier one's: what shrank and what is gone is seen, what is new is not.
+    Base,
+}
+
 /// `Heap at its peak, by task type: 297 MB` and whose, when, and what is left out.
 pub fn titles(profile: &Profile, flames: &Flames, options: &FlameOptions) -> Titles {
     let metric = options.metric;
@@ -51,7 +61,12 @@ pub fn diff_titles(
     new: &Profile,
     flames: &Flames,
     options: &FlameOptions,
+    widths: Widths,
 ) -> Titles {
+    let drawn = match widths {
+        Widths::New => "as wide as in the new one, so what is gone has no box",
+        Widths::Base => "as wide as in the old one, so what is new has no box",
+    };
     let plain = titles(new, flames, options);
     let figure = |value| figure(options.metric, value);
     let (what, _) = plain.title.split_once(": ").unwrap_or((&plain.title, ""));
@@ -62,7 +77,7 @@ pub fn diff_titles(
             figure(flames.total())
         ),
         subtitle: format!(
-            "{} (pid {}) against {} (pid {}): red grew, blue shrank, widths are the new one's; {}",
+            "{} (pid {}) against {} (pid {}): red grew, blue shrank; {drawn}; {}",
             program(new),
             new.program.pid,
             program(base),
@@ -121,9 +136,14 @@ pub fn draw_diff(
     titles: &Titles,
     flames: &Flames,
     metric: Metric,
+    widths: Widths,
     out: impl Write,
 ) -> io::Result<()> {
-    let lines = collapsed::diff_lines(flames, least(flames));
+    let base_last = widths == Widths::Base;
+    let lines = collapsed::diff_lines(flames, least(flames), base_last);
     let lines = lines.iter().map(String::as_str);
-    flamegraph::from_lines(&mut options(titles, metric), lines, out)
+    let mut options = options(titles, metric);
+    // The figures of each line are swapped, and red still is what grew.
+    options.negate_differentials = base_last;
+    flamegraph::from_lines(&mut options, lines, out)
 }

@@ -7,10 +7,10 @@ use super::chart::{self, Chart, limit_name, number, title};
 use super::table::Table;
 use super::tables::Options;
 use super::text::{ALARM, COMMAND, FAINT, HEADING, WIDTH, clean, place, quoted, styled, wrap};
-use super::units::{UNITS_NOTE, bytes_tight, count, count_tight, counted};
-use crate::analyze::GrowthRow;
+use super::units::{UNITS_NOTE, bytes, bytes_tight, count, count_tight, counted};
 use crate::analyze::growth::fit::Shape;
 use crate::analyze::growth::{Run, Sweep};
+use crate::analyze::{GrowthRow, written};
 
 /// Rows of the table, unless the person says otherwise.
 pub const ROWS: usize = 10;
@@ -95,6 +95,59 @@ fn growth(sweep: &Sweep, rows: &[&GrowthRow], options: &Options) -> String {
     }
     table.render(options.width)
 }
+
+/// Of one run, from its own timeline; why there is nothing, where there is nothing.
+pub fn of_one_run(rows: &[GrowthRow], why_none: Option<&str>, options: &Options) -> String {
+    if rows.is_empty() {
+        let why = why_none.unwrap_or("no growth was looked for");
+        return format!("  not seen: {}\n", wrap(&clean(why), WIDTH - 12, 2));
+    }
+    let most = |row: &GrowthRow| count_tight(row.units_at_most as u64);
+    let least = |row: &GrowthRow| {
+        let values = row.points.iter().map(|point| point.value);
+        count_tight(values.fold(f64::INFINITY, f64::min).max(0.0) as u64)
+    };
+    let at = |row: &GrowthRow| {
+        let site = row.site.as_ref();
+        site.map_or(String::new(), |s| place(s.file.as_deref(), s.line))
+    };
+    let whose = |row: &GrowthRow| match row.name.is_empty() {
+        true => title(row),
+        false => written(&row.name).into_owned(),
+    };
+    let table = Table::of(
+        options.of(rows),
+        &[
+            ("grows by", &whose),
+            ("?where", &at),
+            ("per", &|row: &GrowthRow| row.unit.clone()),
+            (">each", &|row: &GrowthRow| signed(row.bytes_per_unit)),
+            (">constant", &|row: &GrowthRow| signed(row.constant_bytes)),
+            (">R²", &|row: &GrowthRow| r2(row.r2)),
+            (">from", &least),
+            (">to", &most),
+        ],
+    );
+    table.render(options.width)
+}
+
+/// `4.0 MB for each task while 1 to 64 of them were alive (R² 0.999)`.
+pub fn sentence(row: &GrowthRow) -> String {
+    let values = row.points.iter().map(|point| point.value);
+    format!(
+        "{} for each {} while {} to {} of them were alive (R² {})",
+        bytes(row.bytes_per_unit.max(0.0).round() as u64),
+        row.unit,
+        count(values.fold(f64::INFINITY, f64::min).max(0.0) as u64),
+        count(row.units_at_most as u64),
+        r2(row.r2)
+    )
+}
+
+/// What that table means.
+pub const OF_ONE_RUN_NOTE: &str = "live bytes of the whole process = constant + each × tasks (or \
+     threads) alive, while this one run went on; from, to: how many were alive; where: of the task \
+     type that holds so much each; taskheap sweep fits every line of code, over several runs";
 
 /// The other variables, and which one rises if there are several.
 fn fixed(sweep: &Sweep, row: &GrowthRow) -> String {

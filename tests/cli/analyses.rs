@@ -295,3 +295,44 @@ fn fold(profile: &Profile, context: ContextId) -> Vec<String> {
     }
     names
 }
+
+/// Closures of one function on one line look the same: they are one row, with all of their bytes.
+#[test]
+fn sites_that_look_the_same_are_one_row() {
+    let closure = |name| sample::Fr(name, "src/main.rs", 20, "", Origin::Own);
+    let mut builder = Builder::new();
+    let owner = builder.owner(OwnerKind::Thread, "main");
+    for (name, size) in [
+        ("server::load::{closure#0}", 10),
+        ("server::load::{closure#1}::{closure#0}", 200),
+        ("server::load", 3_000),
+    ] {
+        let node = builder.stack(&[sample::MAIN, closure(name)], 0);
+        builder.blocks(node, owner, size, [1, 1, 1]);
+    }
+    let other = sample::Fr("server::load", "src/main.rs", 21, "", Origin::Own);
+    let node = builder.stack(&[sample::MAIN, other], 0);
+    builder.blocks(node, owner, 40_000, [1, 1, 1]);
+    let rows = report(&builder.finish()).sites;
+    let found: Vec<_> = (rows.iter())
+        .map(|row| (row.site.line, row.peak_live_bytes, row.allocations))
+        .collect();
+    assert_eq!(found, [(Some(21), 40_000, 1), (Some(20), 3_210, 3)]);
+}
+
+/// A difference names tasks as a report does, and sites as they are written.
+#[test]
+fn a_difference_has_the_names_of_a_report() {
+    let made = |count: u64| {
+        let mut builder = Builder::new();
+        let owner = builder.owner(OwnerKind::Task, "server::launch::{closure}");
+        let node = builder.stack(&[sample::POLL, sample::HANDLER], 0);
+        builder.blocks(node, owner, 1000, [count, count, count]);
+        report(&builder.finish())
+    };
+    let diff = taskheap::analyze::diff(&made(1), &made(5));
+    let options = taskheap::render::tables::Options::default();
+    let text = taskheap::render::comparison::diff(&diff, "a", "b", &options);
+    assert!(text.contains("server::launch::{closure}"), "{text}");
+    assert!(!text.contains("server::handler::{"), "{text}");
+}

@@ -188,6 +188,39 @@ fn a_first_budget_is_written_and_holds() {
     assert_eq!(both.status.code(), Some(2));
 }
 
+/// What a sweep found is the measure of the next one: by the names that its screen shows.
+#[test]
+fn a_first_budget_of_a_sweep_holds_it() {
+    let folder = Folder::new();
+    let sweep = include_str!("golden/sweep.json");
+    std::fs::write(folder.path("sweep.json"), sweep).unwrap();
+    let said = folder.shown("check sweep.json --write growth.toml");
+    assert!(said.contains("next: taskheap check sweep.json"), "{said}");
+    let text = std::fs::read_to_string(folder.path("growth.toml")).unwrap();
+    golden::check("first-budget-sweep.toml", &text);
+    folder.shown("check sweep.json --budget growth.toml");
+
+    // `Rules::clone`, as shown, for `<server::Rules as core::clone::Clone>::clone`.
+    for pattern in [
+        "Rules::clone",
+        "<server::Rules as core::clone::Clone>::clone",
+    ] {
+        let budget = format!("[growth.\"{pattern}\"]\nper_task = \"1 MB\"\n");
+        let (code, text) = check(&folder, &budget, "sweep.json");
+        assert!(code == 1 && text.contains("server::Rules::clone"), "{text}");
+    }
+    let (code, text) = check(
+        &folder,
+        "[growth.\"the process\"]\nper_step = 1\n",
+        "sweep.json",
+    );
+    assert!(code == 1 && text.contains("the process, n"), "{text}");
+    std::fs::write(folder.path("none.json"), r#"{"schema": 1, "growth": []}"#).unwrap();
+    let none = folder.run("check none.json --write none.toml");
+    assert_eq!(none.status.code(), Some(2));
+    assert!(!folder.path("none.toml").exists());
+}
+
 #[test]
 fn a_peak_is_not_judged_within_its_bound() {
     let folder = Folder::new();

@@ -84,7 +84,8 @@ fn tables_whole() {
 #[test]
 fn stacks_drawn() {
     let folder = two();
-    folder.shown("report walked.taskheap --stacks --svg stacks.svg");
+    let text = folder.shown("report walked.taskheap --stacks --svg stacks.svg");
+    assert!(text.contains("wrote stacks.svg ("), "{text}");
     let svg = std::fs::read_to_string(folder.path("stacks.svg")).unwrap();
     golden::check("stacks.svg", &svg);
     let again = folder.run("report walked.taskheap --stacks --svg stacks.svg");
@@ -163,12 +164,25 @@ fn help_of_every_command() {
         assert!(first.contains(expected), "{first}");
     }
     let mut text = String::new();
-    for command in ["report", "flamegraph", "export", "diff", "check", "sweep"] {
+    let commands = [
+        "run",
+        "snapshot",
+        "report",
+        "flamegraph",
+        "export",
+        "diff",
+        "check",
+        "sweep",
+        "demo",
+    ];
+    for command in commands {
         text.push_str(&format!(
             "\n---- {command}\n{}",
             folder.shown(&format!("{command} --help"))
         ));
     }
+    fits(&first);
+    fits(&text);
     golden::check("help.txt", &text);
 }
 
@@ -198,6 +212,60 @@ fn pictures_are_written_beside_the_profile_and_not_over_another() {
         std::fs::read(folder.path("walked.peak.by-task.svg")).unwrap(),
         first
     );
+}
+
+/// Growth of one run is shown where the tasks varied, and where they did not it is said why.
+#[test]
+fn growth_of_one_run() {
+    let folder = two();
+    let text = folder.shown("report server.taskheap --growth");
+    assert!(text.contains("not seen: "), "{text}");
+    let mut profile = sample::walked();
+    let timeline = &mut profile.timeline;
+    for n in 1..=64 {
+        timeline.at_ms.push(n * 10);
+        timeline.tasks_alive.push(u64::from(n));
+        timeline.threads_alive.push(3);
+        timeline
+            .live_bytes
+            .push((5 << 20) + u64::from(n) * (4 << 20));
+        timeline.rss_bytes.push(0);
+    }
+    folder.profile("grows.taskheap", &profile);
+    let text = folder.shown("report grows.taskheap --growth");
+    fits(&text);
+    golden::check("growth-of-one-run.txt", &text);
+    let screen = folder.shown("report grows.taskheap");
+    assert!(
+        screen.contains("4.0 MB for each task while 1 to 64 of them were alive"),
+        "{screen}"
+    );
+}
+
+/// What is gone has a box only in the widths of the base.
+#[test]
+fn a_picture_of_a_change_has_the_widths_of_either() {
+    let folder = two();
+    let drawn = |args: &str| {
+        let args = format!("flamegraph server.taskheap --diff walked.taskheap {args} -o -");
+        folder.shown(&args)
+    };
+    let (new, base) = (drawn(""), drawn("--widths base"));
+    assert!(new.contains("what is gone has no box"), "{new}");
+    assert!(base.contains("what is new has no box"), "{base}");
+    assert_ne!(new, base);
+    let zero = "flamegraph server.taskheap --diff walked.taskheap --metric live --widths base -o -";
+    let zero = folder.run(zero);
+    let error = String::from_utf8_lossy(&zero.stderr).into_owned();
+    assert!(error.contains("--widths new"), "{error}");
+    let alone = folder.run("flamegraph server.taskheap --widths base");
+    assert_eq!(alone.status.code(), Some(2));
+    let named = folder.shown("flamegraph server.taskheap --title <A> --subtitle B -o -");
+    assert!(
+        named.contains("&lt;A&gt;") && named.contains(">B<"),
+        "{named}"
+    );
+    assert!(!named.contains("pid"), "{named}");
 }
 
 #[test]

@@ -4,7 +4,8 @@
 //! task types, what thread-locals keep, leaks and copies. A figure that this profile can't give
 //! is left out, since a check of the next profile would refuse to judge it.
 
-use super::{KEYS, Key, Limit, Table, Unit};
+use super::growth::Slope;
+use super::{KEYS, Key, Limit, Row, SweepFile, Table, Unit};
 use crate::analyze::Report;
 
 /// A limit, and what was measured.
@@ -56,12 +57,33 @@ pub fn draft(report: &Report) -> Vec<Draft> {
     drafts
 }
 
+/// Of the growth that a sweep found.
+pub fn draft_of_sweep(sweep: &SweepFile) -> Vec<Draft> {
+    let all = sweep.slopes();
+    let mut names: Vec<(String, &'static str)> = Vec::new();
+    for Slope { shown, unit, .. } in sweep.telling() {
+        if !shown.contains('*') && !names.iter().any(|(name, _)| *name == shown) {
+            names.push((shown, unit));
+        }
+    }
+    names.truncate(ROWS);
+    let draft = |(name, unit): (String, &'static str)| {
+        let key = Key::find(Table::Growth, &format!("per_{unit}"))?;
+        let rows = key.slopes(&all, Some(&name));
+        above(rows, key, Some(name))
+    };
+    names.into_iter().filter_map(draft).collect()
+}
+
 fn patterns(table: Table, report: &Report) -> Vec<Option<String>> {
     if !table.has_patterns() {
         return vec![None];
     }
     let mut names: Vec<String> = match table {
-        Table::Growth => report.growth.iter().map(|row| row.name.clone()).collect(),
+        Table::Growth => Slope::of(&report.growth)
+            .into_iter()
+            .map(|s| s.shown)
+            .collect(),
         _ => table.names(report),
     };
     let mut seen = std::collections::BTreeSet::new();
@@ -72,7 +94,11 @@ fn patterns(table: Table, report: &Report) -> Vec<Option<String>> {
 }
 
 fn of(report: &Report, key: &'static Key, pattern: Option<String>) -> Option<Draft> {
-    let rows = key.rows(report, pattern.as_deref());
+    above(key.rows(report, pattern.as_deref()), key, pattern)
+}
+
+/// None if one of them can't be judged.
+fn above(rows: Vec<Row>, key: &'static Key, pattern: Option<String>) -> Option<Draft> {
     let mut measured = 0;
     let mut known = false;
     for row in rows {

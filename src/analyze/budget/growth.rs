@@ -6,14 +6,18 @@
 use serde::Deserialize;
 
 use super::keys::Figure;
-use super::{Judgement, Limit, Row, Table};
+use super::{Judgement, Limit, Row, Table, matches};
 use crate::analyze::growth::GrowthRow;
+use crate::analyze::written;
 use crate::profile::Site;
 
 /// What one more of something costs.
 #[derive(Clone, Debug)]
 pub(super) struct Slope {
-    pub name: String,
+    /// As the symbol table has it.
+    name: String,
+    /// As reports show it, and as a budget is written.
+    pub shown: String,
     /// `task`, `thread`, `step`.
     pub unit: &'static str,
     /// The variable of a sweep.
@@ -27,12 +31,17 @@ pub(super) struct Slope {
 #[derive(Clone, Debug, Deserialize)]
 pub struct SweepFile {
     schema: u32,
+    #[serde(default)]
+    command: Vec<String>,
     growth: Vec<SweepRow>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 struct SweepRow {
+    #[serde(default)]
+    of: String,
     name: String,
+    owner_name: Option<String>,
     site: Option<Site>,
     unit: String,
     bytes_per_unit: f64,
@@ -61,24 +70,61 @@ impl SweepFile {
         }
     }
 
-    fn slopes(&self) -> Vec<Slope> {
-        let rows = self.growth.iter();
-        rows.flat_map(|row| {
-            let slope = |unit, bytes, r2| Slope {
-                name: row.name.clone(),
-                unit,
-                variable: row.variable.clone(),
-                site: row.site.clone(),
-                bytes,
-                r2,
-            };
-            let by_unit = counted(&row.unit).map(|unit| slope(unit, row.bytes_per_unit, row.r2));
-            let law = &row.over_variable;
-            let by_step = row.variable.as_ref();
-            let by_step = by_step.map(|_| slope("step", law.bytes_per_step, law.r2));
-            by_unit.into_iter().chain(by_step)
-        })
-        .collect()
+    /// What was run, as it was typed.
+    pub fn program(&self) -> &str {
+        self.command.first().map_or("", String::as_str)
+    }
+
+    pub(super) fn slopes(&self) -> Vec<Slope> {
+        let both = |row: &SweepRow| row.by_unit().into_iter().chain(row.by_step());
+        self.growth.iter().flat_map(both).collect()
+    }
+
+    /// Those that a budget begins with, the largest first: the process by the variable; owners by
+    /// what they follow; of the lines of code those that belong to no owner.
+    pub(super) fn telling(&self) -> Vec<Slope> {
+        let told = |row: &&SweepRow| row.of != "site" || row.owner_name.is_none();
+        let slope = |row: &SweepRow| match row.of.as_str() {
+            "process" => row.by_step(),
+            _ => row.by_unit().or_else(|| row.by_step()),
+        };
+        let rows = self.growth.iter().filter(told);
+        rows.filter_map(slope)
+            .filter(|slope| slope.bytes >= 0.5)
+            .collect()
+    }
+}
+
+impl SweepRow {
+    fn by_unit(&self) -> Option<Slope> {
+        let unit = counted(&self.unit)?;
+        Some(self.slope(unit, self.bytes_per_unit, self.r2))
+    }
+
+    fn by_step(&self) -> Option<Slope> {
+        let law = &self.over_variable;
+        self.variable.as_ref()?;
+        Some(self.slope("step", law.bytes_per_step, law.r2))
+    }
+
+    fn slope(&self, unit: &'static str, bytes: f64, r2: f64) -> Slope {
+        Slope {
+            name: self.name.clone(),
+            shown: shown(&self.name),
+            unit,
+            variable: self.variable.clone(),
+            site: self.site.clone(),
+            bytes,
+            r2,
+        }
+    }
+}
+
+/// The process has no name of its own.
+fn shown(name: &str) -> String {
+    match name {
+        "" => "the process".to_owned(),
+        name => written(name).into_owned(),
     }
 }
 
@@ -93,6 +139,7 @@ impl Slope {
         let slope = |row: &GrowthRow| {
             Some(Slope {
                 name: row.name.clone(),
+                shown: shown(&row.name),
                 unit: counted(&row.unit)?,
                 variable: None,
                 site: row.site.clone(),
@@ -103,8 +150,13 @@ impl Slope {
         rows.iter().filter_map(slope).collect()
     }
 
+    /// By its name, or by what a report shows.
+    pub fn fits(&self, pattern: &str) -> bool {
+        matches(pattern, &self.shown) || (!self.name.is_empty() && matches(pattern, &self.name))
+    }
+
     pub fn names(slopes: &[Slope]) -> Vec<String> {
-        let name = |slope: &Slope| format!("{} (per_{})", slope.name, slope.unit);
+        let name = |slope: &Slope| format!("{} (per_{})", slope.shown, slope.unit);
         slopes.iter().map(name).collect()
     }
 
@@ -123,8 +175,8 @@ impl Slope {
         let of = self.variable.as_ref().filter(|_| self.unit == "step");
         Row {
             subject: match of {
-                Some(variable) => format!("{}, {variable}", self.name),
-                None => self.name.clone(),
+                Some(variable) => format!("{}, {variable}", self.shown),
+                None => self.shown.clone(),
             },
             site: self.site.clone(),
             reading,

@@ -308,7 +308,7 @@ impl Key {
             return Vec::new();
         };
         let fits = |slope: &&Slope| {
-            slope.unit == unit && pattern.is_some_and(|pattern| matches(pattern, &slope.name))
+            slope.unit == unit && pattern.is_some_and(|pattern| slope.fits(pattern))
         };
         slopes.iter().filter(fits).map(Slope::row).collect()
     }

@@ -13,7 +13,7 @@ mod pattern;
 use serde::Serialize;
 
 pub use baseline::{Tolerance, compare};
-pub use draft::{Draft, draft};
+pub use draft::{Draft, draft, draft_of_sweep};
 pub use growth::{SweepFile, judge_sweep};
 pub use keys::{KEYS, Key, Table, Unit};
 pub use pattern::matches;

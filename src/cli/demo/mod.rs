@@ -22,11 +22,12 @@ use crate::render::story::text;
 use words::{NAMES, THREADS, WAY, WAYS};
 use workload::Cache;
 
-/// Record a built-in service that caches 4 MB per task, per thread and shared, and explain it
+/// Tell the story of a cache per task, per thread and shared, on one page
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Writes into the folder: index.html, which explains all of it; charts, flamegraphs, the
-reports and the profiles. Takes about half a minute.
+Records a service that comes with taskheap, and writes into the folder:
+index.html, which explains all of it; charts, flamegraphs, the reports and the
+profiles. Takes about half a minute.
 
 Next: taskheap run -- ./your-server")]
 pub struct Args {

@@ -35,11 +35,12 @@ use crate::profile::{self, Output, Profile};
 Examples:
   taskheap run -- ./target/release/server --port 8080
   taskheap run -o before.taskheap -- ./worker
-  taskheap run --follow -- cargo test        record the programs that it starts, too
+  taskheap run --follow -- cargo test     record the programs that it starts, too
 
-The program runs as without taskheap: same output, same exit code (128 + signal when
-a signal ends it). Ctrl-C reaches it, and the profile is written all the same.
-Names need a symbol table, lines need debug info (`debug = 1` in [profile.release]).
+The program runs as without taskheap: same output, same exit code (128 + signal
+when a signal ends it). Ctrl-C reaches it, and the profile is written all the
+same. Names need a symbol table, lines need debug info (`debug = 1` in
+[profile.release]).
 
 Next: taskheap report FILE")]
 pub struct Args {

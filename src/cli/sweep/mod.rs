@@ -40,10 +40,11 @@ Examples:
   taskheap sweep --vary n=10,100,1000 --server --ready localhost:8080 \\
       --load 'wrk -c {n} -d 5 http://localhost:8080/' -- ./server --port 8080
 
-A value goes where the arguments have {n}; the program also has it as the environment
-variables n and N. Bytes are fitted by a line that stands a few wrong runs, for each
-task type, thread-local and line of code: per task, per thread, or per step of n. The
-folder gets a profile of each run, sweep.json and growth.svg.
+A value goes where the arguments have {n}; the program also has it as the
+environment variables n and N. Bytes are fitted by a line that stands a few
+wrong runs, for each task type, thread-local and line of code: per task, per
+thread, or per step of n. The folder gets a profile of each run, sweep.json and
+growth.svg.
 
 Exit codes: 0 done; 2 fewer than three values of a variable could be measured.
 Next: taskheap report FOLDER/n=1000.taskheap")]

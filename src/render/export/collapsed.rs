@@ -15,12 +15,15 @@ pub fn lines(flames: &Flames, least: u64) -> Vec<String> {
     lines
 }
 
-/// Of two laid over each other: figures before and after.
-pub fn diff_lines(flames: &Flames, least: u64) -> Vec<String> {
+/// Of two laid over each other: the last figure of a line is how wide it is drawn.
+pub fn diff_lines(flames: &Flames, least: u64, base_last: bool) -> Vec<String> {
     let mut lines = Vec::new();
     flames.each(least, |stack, [before, after]| {
         let mut line = joined(stack);
-        let _ = write!(line, " {before} {after}");
+        let _ = match base_last {
+            true => write!(line, " {after} {before}"),
+            false => write!(line, " {before} {after}"),
+        };
         lines.push(line);
     });
     lines
