@@ -40,13 +40,15 @@ pub struct Frame {
     asked: u32,
 }
 
-/// The last stack of a thread, outermost frame first, and room for new frames.
+/// The last stack of a thread, and room for new frames, both innermost frame first. The last
+/// stack ends with its array, so that new frames take the place of those that have returned.
 #[repr(C)]
 pub struct Stack {
-    len: usize,
+    /// Index of the innermost frame; [`MOST`] for no stack.
+    first: usize,
     /// Not 0 if outer frames are missing because the stack was too deep.
     dropped: usize,
-    /// Frames below this index can be compared slot by slot.
+    /// Frames from this index on can be compared slot by slot.
     comparable: usize,
     generation: u32,
     frames: [Frame; MOST],
@@ -116,7 +118,7 @@ pub fn capture(thread: &mut Thread, caller: &Caller) -> u32 {
         clear(stack);
     }
     let (fresh, joint) = descend(stack, caller, high);
-    if stack.dropped == 0 && fresh < MOST && joint + fresh <= MOST {
+    if stack.dropped == 0 && fresh < MOST && fresh <= joint {
         return join(stack, fresh, joint);
     }
     too_deep(stack, fresh, joint, high)
@@ -131,7 +133,8 @@ fn missing() -> u32 {
 }
 
 /// Unwinds into `stack.fresh` until the outermost frame, a frame of the last stack, or the limit.
-/// Returns how many frames are new, and how many of the last stack remain.
+/// Returns how many frames are new, and the index of the innermost frame of the last stack that
+/// still runs, [`MOST`] if none does.
 #[inline(always)]
 fn descend(stack: &mut Stack, caller: &Caller, high: u64) -> (usize, usize) {
     let mut frame = Frame {
@@ -142,40 +145,42 @@ fn descend(stack: &mut Stack, caller: &Caller, high: u64) -> (usize, usize) {
         node: 0,
         asked: 0,
     };
-    let mut old = stack.len;
-    let mut fresh = 0;
-    loop {
-        while old > 0 && stack.frames[old - 1].sp < frame.sp {
-            old -= 1;
+    let mut last = stack.frames[stack.first.min(MOST)..].iter();
+    // Frames inside this many have a changed one outside them, or can't be compared.
+    let mut candidates = MOST - stack.comparable.min(MOST);
+    for (fresh, place) in stack.fresh.iter_mut().enumerate() {
+        while let Some(old) = last.as_slice().first()
+            && old.sp < frame.sp
+        {
+            last.next();
         }
-        if old > 0 && old <= stack.comparable {
-            let last = &stack.frames[old - 1];
-            if last.sp == frame.sp
-                && last.pc == frame.pc
-                && last.bp == frame.bp
-                && unchanged(&stack.frames[..old], high)
-            {
-                return (fresh, old);
+        if let Some((old, outer)) = last.as_slice().split_first()
+            && (old.sp, old.pc, old.bp) == (frame.sp, frame.pc, frame.bp)
+            && outer.len() < candidates
+        {
+            match unchanged(outer, high) {
+                Ok(()) => return (fresh, MOST - outer.len() - 1),
+                Err(outside) => candidates = outside,
             }
         }
-        stack.fresh[fresh] = frame;
-        fresh += 1;
-        if fresh == MOST || !step(&mut frame, high) {
-            return (fresh, 0);
+        *place = frame;
+        if !step(&mut frame, high) {
+            return (fresh + 1, MOST);
         }
     }
+    (MOST, MOST)
 }
 
-/// Do the slots from which these frames were read still hold the same?
+/// Do the slots from which these frames were read still hold the same? If not, how many frames
+/// lie outside the first that has changed: only those can be spliced, so that a stack is compared
+/// once over, however many of its frames look like old ones.
 #[inline(always)]
-fn unchanged(frames: &[Frame], high: u64) -> bool {
-    // The innermost was just compared by value; the step to each outer one read two slots.
-    let Some((_, outer)) = frames.split_last() else {
-        return true;
-    };
-    for frame in outer.iter().rev() {
+fn unchanged(outer: &[Frame], high: u64) -> Result<(), usize> {
+    // The frame inside these was just compared by value; the step to each of them read two slots.
+    let mut rest = outer.iter();
+    while let Some(frame) = rest.next() {
         if frame.sp > high {
-            return false;
+            return Err(rest.len());
         }
         // SAFETY: the slots lie between the current stack pointer, below the innermost frame's
         // `sp`, and `high`: on this thread's own stack, as `Bounds` knows it.
@@ -184,10 +189,10 @@ fn unchanged(frames: &[Frame], high: u64) -> bool {
                 && (frame.bp_slot == 0 || *(frame.bp_slot as *const u64) == frame.bp)
         };
         if !same {
-            return false;
+            return Err(rest.len());
         }
     }
-    true
+    Ok(())
 }
 
 /// Goes to the caller; false at the outermost frame or where the way is lost.
@@ -252,34 +257,31 @@ fn ask(frame: &mut Frame, high: u64) -> bool {
     }
 }
 
-/// Puts the new frames onto what remains of the last stack. `node_of` finds their nodes.
+/// Puts the new frames before what remains of the last stack. `node_of` finds their nodes.
 #[inline(always)]
-fn append(stack: &mut Stack, fresh: usize, joint: usize, mut node_of: impl FnMut(&Frame) -> u32) {
-    // Frame `k` and all outside it can be compared as long as no step from `k` outwards was asked
+fn prepend(stack: &mut Stack, fresh: usize, joint: usize, mut node_of: impl FnMut(&Frame) -> u32) {
+    // A frame and all outside it can be compared as long as no step from it outwards was asked
     // for; the step that led to a frame is noted in that frame.
-    let mut comparable = stack.comparable >= joint;
-    stack.comparable = stack.comparable.min(joint);
-    for at in 0..fresh {
-        let mut frame = stack.fresh[fresh - 1 - at];
-        frame.node = node_of(&frame);
-        stack.frames[joint + at] = frame;
-        if comparable {
-            stack.comparable = joint + at + 1;
-        }
+    let mut comparable = stack.comparable <= joint;
+    stack.comparable = stack.comparable.max(joint);
+    let first = joint - fresh;
+    let places = stack.frames[first..joint].iter_mut().rev();
+    for (place, frame) in places.zip(stack.fresh[..fresh].iter().rev()) {
+        *place = Frame {
+            node: node_of(frame),
+            ..*frame
+        };
+        stack.comparable -= usize::from(comparable);
         comparable &= frame.asked == 0;
     }
-    stack.len = joint + fresh;
+    stack.first = first;
 }
 
 /// The node of a stack that is known from its outermost frame on.
 #[inline(always)]
 fn join(stack: &mut Stack, fresh: usize, joint: usize) -> u32 {
-    let mut node = if joint > 0 {
-        stack.frames[joint - 1].node
-    } else {
-        0
-    };
-    append(stack, fresh, joint, |frame| {
+    let mut node = stack.frames.get(joint).map_or(0, |frame| frame.node);
+    prepend(stack, fresh, joint, |frame| {
         node = intern::child(node, frame.pc);
         node
     });
@@ -287,36 +289,35 @@ fn join(stack: &mut Stack, fresh: usize, joint: usize) -> u32 {
 }
 
 fn clear(stack: &mut Stack) {
-    stack.len = 0;
+    stack.first = MOST;
     stack.dropped = 0;
-    stack.comparable = 0;
+    stack.comparable = MOST;
 }
 
 /// A stack that does not fit, now or the last time.
 #[cold]
 #[inline(never)]
 fn too_deep(stack: &mut Stack, fresh: usize, joint: usize, high: u64) -> u32 {
-    if joint == 0 && fresh < MOST {
+    if joint == MOST && fresh < MOST {
         clear(stack);
-        return join(stack, fresh, 0);
+        return join(stack, fresh, MOST);
     }
     // Perhaps back from the depth: then the outer frames have to be found again.
-    if stack.dropped > 0 && joint > 0 && joint + fresh < MOST / 4 {
-        let innermost = stack.fresh[0];
-        let caller = match fresh {
-            0 => stack.frames[joint - 1],
-            _ => innermost,
+    if stack.dropped > 0 && joint < MOST && MOST - joint + fresh < MOST / 4 {
+        let innermost = match fresh {
+            0 => stack.frames[joint],
+            _ => stack.fresh[0],
         };
         let caller = Caller {
-            pc: caller.pc,
-            sp: caller.sp,
-            bp: caller.bp,
+            pc: innermost.pc,
+            sp: innermost.sp,
+            bp: innermost.bp,
         };
         clear(stack);
         let (fresh, _) = descend(stack, &caller, high);
         return match fresh {
-            MOST => truncated(stack, fresh, 0),
-            _ => join(stack, fresh, 0),
+            MOST => truncated(stack, fresh, MOST),
+            _ => join(stack, fresh, MOST),
         };
     }
     truncated(stack, fresh, joint)
@@ -325,21 +326,24 @@ fn too_deep(stack: &mut Stack, fresh: usize, joint: usize, high: u64) -> u32 {
 /// Keeps the innermost frames in their array and names the stack by [`KEPT`] of them.
 fn truncated(stack: &mut Stack, fresh: usize, mut joint: usize) -> u32 {
     let fresh = fresh.min(MOST - 1);
-    if joint + fresh > MOST {
-        let remaining = joint.min(MOST * 3 / 4).min(MOST - fresh);
-        let first = joint - remaining;
-        stack.frames.copy_within(first..joint, 0);
-        stack.comparable = stack.comparable.saturating_sub(first);
-        joint = remaining;
+    if fresh > joint {
+        let remaining = (MOST - joint).min(MOST * 3 / 4).min(MOST - fresh);
+        stack
+            .frames
+            .copy_within(joint..joint + remaining, MOST - remaining);
+        let dropped = MOST - remaining - joint;
+        stack.comparable = (stack.comparable + dropped).min(MOST);
+        joint = MOST - remaining;
     }
     stack.dropped = 1;
-    append(stack, fresh, joint, |_| 0);
+    prepend(stack, fresh, joint, |_| 0);
     if let Some(header) = header() {
         header.truncated_stacks.fetch_add(1, Relaxed);
     }
-    let kept = stack.len.min(KEPT);
-    let innermost = stack.frames[stack.len - kept..stack.len].iter();
-    innermost.fold(intern::cut(), |node, frame| intern::child(node, frame.pc))
+    let innermost = stack.frames[stack.first..].iter().take(KEPT);
+    innermost
+        .rev()
+        .fold(intern::cut(), |node, frame| intern::child(node, frame.pc))
 }
 
 /// A stack that is not the thread's own: read through the kernel, compared with nothing.

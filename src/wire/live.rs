@@ -8,8 +8,12 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+/// A page's entries stand in lines of the processor's caches, four in each.
+pub const LIVE_LINES: usize = 63;
+pub const LINE_SLOTS: usize = 4;
+
 /// Entries of one page.
-pub const LIVE_SLOTS: usize = 254;
+pub const LIVE_SLOTS: usize = LIVE_LINES * LINE_SLOTS;
 
 /// Row of a block that belongs to no task or thread.
 pub const NO_ROW: u32 = 0;
@@ -33,6 +37,9 @@ pub struct LivePage {
     pub _pad: AtomicU32,
     pub prefix: AtomicU64,
     pub _spare: AtomicU64,
+    /// For each line, four bits: how many entries found it full and stand in a later one. 15 is
+    /// as many or more, and stays. Only the profiled process needs it.
+    pub passed: [AtomicU64; 4],
     pub slots: [[AtomicU64; 2]; LIVE_SLOTS],
 }
 
@@ -100,7 +107,7 @@ pub struct LargeBlock {
     pub size: AtomicU64,
 }
 
-const _: () = assert!(size_of::<LivePage>() == 4096 + 64 - 64);
+const _: () = assert!(size_of::<LivePage>() == 4096);
 
 #[cfg(test)]
 mod tests {

@@ -32,7 +32,9 @@ pub use header::{
     AllocatorStatistics, Config, ContextSlot, EXTENTS, Extent, Header, INIT_RANGES_NONE, InitKind,
     InitRange, MAGIC, ROWS_BASE, STATISTICS, State, Statistic, Sums, TaskIdSlot, VERSION,
 };
-pub use live::{LIVE_SLOTS, LargeBlock, LiveBlock, LivePage, NO_ROW, SIZE_ESCAPE};
+pub use live::{
+    LINE_SLOTS, LIVE_LINES, LIVE_SLOTS, LargeBlock, LiveBlock, LivePage, NO_ROW, SIZE_ESCAPE,
+};
 pub use patch::{
     JUMP_BYTES, MAX_PATCHES, MAX_STOLEN, NO_ARGUMENT, PATCH_CODE, Patch, PatchArguments,
     PatchFixup, PatchRole, Redirect, RedirectKind,
