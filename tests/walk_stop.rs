@@ -178,7 +178,9 @@ fn a_stopped_process_stays_stopped() {
         look(pid).unwrap();
         stops(pid);
     }
-    assert_eq!(user_time(pid), before);
+    // The kernel shares out what stopping itself took between user and system time: a tick of ten
+    // milliseconds can come of it, where threads that ran in 50 looks would have many.
+    assert!(user_time(pid) - before <= 2, "it ran");
     signal(libc::SIGCONT);
     assert_moves(&mut program);
 }
