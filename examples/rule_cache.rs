@@ -85,9 +85,9 @@ async fn run(mode: &str, tasks: usize) {
         grown as f64 / 1e6,
         grown as f64 / 1e6 / tasks as f64
     );
-    // A profiler gets the time to look.
+    // A profiler gets the time to look, and an end at which all of it is still there.
     tokio::time::sleep(Duration::from_millis(1500)).await;
-    ready.wait().await;
+    std::process::exit(0);
 }
 
 fn main() {

@@ -14,6 +14,7 @@ use crate::render::story::charts;
 use crate::render::story::page::{self, Parts, Picture, Place};
 use crate::render::tables::{self, Options};
 use crate::render::text::WIDTH;
+use crate::render::units::bytes;
 use crate::render::{chart_svg, first_screen, stacks_svg};
 
 /// Everything but the sweep's own folder, which is there already.
@@ -28,8 +29,8 @@ pub fn write(
     let mut pictures = written.charts(story)?;
     for way in &story.ways {
         let file = find(&measured.sweep, way.key, story.most)?;
-        let bytes = std::fs::read(measured.folder.file(file)).map_err(Error::Print)?;
-        written.put(&format!("{}.taskheap", way.key), &bytes)?;
+        let content = std::fs::read(measured.folder.file(file)).map_err(Error::Print)?;
+        written.put(&format!("{}.taskheap", way.key), &content)?;
         let profile = profile::read(&measured.folder.file(file))?;
         pictures.extend(written.flamegraphs(story, way, &profile)?);
     }
@@ -107,12 +108,14 @@ impl Folder<'_> {
     ) -> Result<Vec<Picture>, Error> {
         let mut pictures = Vec::new();
         let owner = match way.key {
-            THREADS => (By::Thread, "-by-thread"),
-            _ => (By::Task, "-by-task"),
+            THREADS => (By::Thread, "-by-thread", "by thread"),
+            _ => (By::Task, "-by-task", "by task type"),
         };
-        for (by, suffix) in [(By::Stack, ""), owner] {
+        for (by, suffix, what) in [(By::Stack, "", "by call stack"), owner] {
+            // The program ends at its peak. What is live then is known to the byte, the peak only to
+            // within what the threads have not told yet.
             let options = FlameOptions {
-                metric: Metric::Peak,
+                metric: Metric::Live,
                 by,
                 runtime_frames: false,
             };
@@ -121,8 +124,11 @@ impl Folder<'_> {
             };
             // Neither the process's number nor the moment: the same again is the same picture.
             let titles = Titles {
-                subtitle: format!("{} {} at once; {}", story.most, NAMES.variable, way.title),
-                ..flamegraph::titles(profile, &flames, &options)
+                title: format!("{}: {}", way.title, bytes(flames.total())),
+                subtitle: format!(
+                    "the heap with {} {} at once, {what}",
+                    story.most, NAMES.variable
+                ),
             };
             let mut svg = Vec::new();
             flamegraph::draw(&titles, &flames, options.metric, &mut svg).map_err(Error::Print)?;
@@ -133,7 +139,7 @@ impl Folder<'_> {
                 (_, true, By::Task) => Place::Fixed,
                 _ => continue,
             };
-            let shows = format!("The heap at its peak, {}.", way.title);
+            let shows = format!("The heap: {}.", way.title);
             pictures.push(picture(&name, &shows, place));
         }
         Ok(pictures)
