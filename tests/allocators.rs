@@ -104,7 +104,7 @@ fn mimalloc_agrees() {
 }
 
 #[test]
-#[ignore = "builds the allocators again"]
+#[ignore = "minutes of builds: CI runs it"]
 fn other_builds_agree() {
     let fat = [
         ("CARGO_PROFILE_RELEASE_LTO", "fat"),

@@ -45,7 +45,7 @@ fn a_build_with_debug_info_is_understood() {
 }
 
 #[test]
-#[ignore = "builds the fixture a dozen times"]
+#[ignore = "minutes of builds: CI runs it"]
 fn other_versions_and_settings_are_understood() {
     let v0 = ("RUSTFLAGS", "-Csymbol-mangling-version=v0");
     let fat = ("CARGO_PROFILE_RELEASE_LTO", "fat");
