@@ -74,14 +74,12 @@ fn threads(count: usize) {
             ready.wait();
         }
     };
-    let all: Vec<_> = (0..count)
-        .map(|_| std::thread::spawn(waits(ready.clone())))
-        .collect();
+    for _ in 0..count {
+        std::thread::spawn(waits(ready.clone()));
+    }
     ready.wait();
     tell("thread", count, 0, before);
-    ready.wait();
-    all.into_iter()
-        .for_each(|thread| thread.join().expect("a thread"));
+    std::process::exit(0);
 }
 
 fn main() {
