@@ -39,24 +39,26 @@ pub fn detach(tid: i32, signal: i32) -> io::Result<()> {
     request(libc::PTRACE_DETACH, tid, null_mut(), data)
 }
 
-/// The next stop of any thread that the calling thread traces, if there is one.
+/// The stop of a thread that the calling thread traces, if it has come.
 ///
 /// Asks for stops only: the end of a child of this process is for whoever started it to collect.
-pub fn next_stop() -> Option<(i32, Standing)> {
+/// Asks for one thread: the kernel finds it by its number, whereas a wait for any of ten thousand
+/// goes through all of them each time.
+pub fn stop_of(tid: i32) -> Option<Standing> {
     // SAFETY: all fields are integers or bytes, for which zero is a value.
     let mut about: libc::siginfo_t = unsafe { std::mem::zeroed() };
     // Only what this thread traces: a `wait` of another thread for our children is not touched.
     let flags = libc::WSTOPPED | libc::WNOHANG | libc::__WALL | libc::__WNOTHREAD;
     // SAFETY: `about` is ours to write.
-    let result = unsafe { libc::waitid(libc::P_ALL, 0, &mut about, flags) };
+    let result = unsafe { libc::waitid(libc::P_PID, tid as libc::id_t, &mut about, flags) };
     // SAFETY: waitid fills in the fields of a child's event, or leaves zeros.
-    let (tid, status) = unsafe { (about.si_pid(), about.si_status()) };
-    if result < 0 || tid == 0 {
+    let (found, status) = unsafe { (about.si_pid(), about.si_status()) };
+    if result < 0 || found != tid {
         return None;
     }
     let is_signal = status >> 8 == 0;
     let signal = if is_signal { status & 0x7f } else { 0 };
-    Some((tid, Standing { signal }))
+    Some(Standing { signal })
 }
 
 /// Does the tracee stand still? For when its event was collected by a `wait` elsewhere in this

@@ -126,18 +126,19 @@ impl Stop {
     fn wait_until_standing(&mut self, pid: i32, deadline: Instant) -> Result<(), WalkError> {
         let began = Instant::now();
         let mut pause = Duration::from_micros(20);
-        let mut asked = self.asked().count();
-        while asked > 0 {
-            while let Some((tid, standing)) = ptrace::next_stop() {
-                let before = self.phases.insert(tid, Phase::Standing(standing.signal));
-                asked -= usize::from(before == Some(Phase::Asked));
-            }
-            if asked == 0 {
-                break;
+        loop {
+            for (&tid, phase) in &mut self.phases {
+                if *phase == Phase::Asked
+                    && let Some(standing) = ptrace::stop_of(tid)
+                {
+                    *phase = Phase::Standing(standing.signal);
+                }
             }
             if began.elapsed() > Duration::from_millis(1) {
                 self.look_again(pid);
-                asked = self.asked().count();
+            }
+            if self.asked().next().is_none() {
+                return Ok(());
             }
             if Instant::now() > deadline {
                 let tid = self.asked().next().unwrap_or(pid);
@@ -147,7 +148,6 @@ impl Stop {
             std::thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(1));
         }
-        Ok(())
     }
 
     fn asked(&self) -> impl Iterator<Item = i32> + '_ {
