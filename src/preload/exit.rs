@@ -7,7 +7,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use super::next::Next;
 use crate::record;
@@ -45,15 +45,7 @@ fn last_look() {
     {
         return;
     }
-    let mut silent = 0;
-    let mut last = header.now_ms.load(Relaxed);
-    while header.state.load(Acquire) == exiting && silent < 400 {
-        // SAFETY: takes no pointer that is kept.
-        unsafe { libc::usleep(500) };
-        let now = header.now_ms.load(Relaxed);
-        silent = if now == last { silent + 1 } else { 0 };
-        last = now;
-    }
+    record::wait_at_the_end(header);
 }
 
 #[used]

@@ -40,7 +40,7 @@ pub use dump::{About, dump};
 use live::Found;
 pub use maps::{mapped, unmapped};
 pub use scopes::{ScopeBefore, enter_scope, leave_scope};
-pub use start::{Setup, header, is_active, start_in_session, start_local, stop};
+pub use start::{Setup, header, is_active, start_in_session, start_local, stop, wait_at_the_end};
 use std::sync::atomic::Ordering::Relaxed;
 #[cfg(feature = "tokio")]
 pub use tasks::read_task_ids_by;

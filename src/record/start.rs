@@ -12,6 +12,7 @@ use super::{arena, modules, owners, sample, thread};
 use crate::sys::{private, segment};
 use crate::wire::{Header, MAGIC, Place, ProcessState, Session, State, VERSION};
 
+static SESSION: AtomicPtr<Session> = AtomicPtr::new(std::ptr::null_mut());
 static HEADER: AtomicPtr<Header> = AtomicPtr::new(null_mut());
 
 /// A word that reads 0 in a forked child: 1 while this process records.
@@ -73,6 +74,7 @@ fn start_recording(id: i32) -> Option<()> {
     if session.magic != MAGIC || session.version != VERSION {
         return None;
     }
+    SESSION.store(base.cast(), Ordering::Relaxed);
     let index = session.next.fetch_add(1, Ordering::AcqRel) as usize;
     let follows = session.follow.load(Ordering::Relaxed) != 0;
     if index >= session.processes.len() || (index > 0 && !follows) {
@@ -199,6 +201,9 @@ fn activate(header: &'static Header) -> Option<()> {
 /// Waits until the command has done something; gives up when it is dead or takes half a minute.
 fn wait_for(session: &Session, mut done: impl FnMut() -> bool) -> Option<()> {
     const TICK: Duration = Duration::from_micros(500);
+    const SILENT: u32 = 400;
+    /// A dead command that nobody has collected still exists.
+    const FOR_EVER: u32 = 20_000;
     let (mut beat, mut silent) = (session.heartbeat.load(Ordering::Relaxed), 0);
     for _ in 0..60_000 {
         if done() {
@@ -209,10 +214,21 @@ fn wait_for(session: &Session, mut done: impl FnMut() -> bool) -> Option<()> {
         let now = session.heartbeat.load(Ordering::Relaxed);
         silent = if now == beat { silent + 1 } else { 0 };
         beat = now;
+        // Silence alone is none: on a busy machine it may not have had its turn.
         // SAFETY: signal 0 only asks whether the process exists.
-        if silent > 2_000 && unsafe { libc::kill(session.command_pid, 0) } != 0 {
+        let is_dead = || unsafe { libc::kill(session.command_pid, 0) } != 0;
+        if silent > FOR_EVER || silent > SILENT && is_dead() {
             return None;
         }
     }
     None
+}
+
+/// Lets the command look once more: waits until it lets this process go.
+pub fn wait_at_the_end(header: &Header) {
+    // SAFETY: null, or a segment that stays attached; set before the recording began.
+    if let Some(session) = unsafe { SESSION.load(Ordering::Relaxed).as_ref() } {
+        let exiting = State::Exiting as u32;
+        wait_for(session, || header.state.load(Ordering::Acquire) != exiting);
+    }
 }

@@ -4,6 +4,7 @@
 
 mod counted;
 mod heaptrack;
+mod parked;
 mod programs;
 mod search;
 mod server;

@@ -8,6 +8,7 @@ use std::process::Child;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::super::Error;
@@ -119,8 +120,9 @@ struct Watch<'a> {
     known: Known,
     library: PathBuf,
     timeline: Timeline,
-    /// Rows of finished tasks of the program, as of its last moment.
-    finished: Option<Vec<u32>>,
+    /// Finds rows of finished tasks of the program, as of its last moment. Not on this thread:
+    /// the program takes a command that stops ticking for one that is gone.
+    finished: Option<JoinHandle<Option<Vec<u32>>>>,
     knowledge: Arc<Mutex<Knowledge>>,
     /// By pid.
     processes: HashMap<i32, Process>,
@@ -219,16 +221,24 @@ impl Watch<'_> {
                 }
             }
             if recorded.state_is(State::Exiting) {
-                if recorded.pid() == pid && self.finished.is_none() {
-                    self.finished = finished_tasks(recorded);
-                }
+                let has_looked = recorded.pid() != pid || self.look_for_finished_tasks(recorded);
                 let walks = self.plan.walks;
                 let process = self.process(recorded);
-                if !walks || process.walker.is_done_with(now, &mut process.exiting) {
+                let has_walked = !walks || process.walker.is_done_with(now, &mut process.exiting);
+                if has_looked && has_walked {
                     recorded.release();
                 }
             }
         }
+    }
+
+    /// True once they are found.
+    fn look_for_finished_tasks(&mut self, recorded: &Arc<Recorded>) -> bool {
+        let look = self.finished.get_or_insert_with(|| {
+            let recorded = recorded.clone();
+            std::thread::spawn(move || finished_tasks(&recorded))
+        });
+        look.is_finished()
     }
 
     fn process(&mut self, recorded: &Arc<Recorded>) -> &mut Process {
@@ -327,7 +337,10 @@ impl Watch<'_> {
             if at == 0 {
                 facts.ending = ending;
                 facts.warnings.splice(0..0, notes.clone());
-                facts.finished = self.finished.take();
+                facts.finished = self
+                    .finished
+                    .take()
+                    .and_then(|look| look.join().ok().flatten());
                 facts.timeline = std::mem::take(&mut self.timeline);
             }
             facts.ending.replaced = recorded.state_is(State::Replaced);
