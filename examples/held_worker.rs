@@ -1,6 +1,7 @@
 //! 200 tasks each hold their own lock for 50 ms: blocking the worker, or letting it go.
 //!
-//! `cargo run --release --example held_worker [SECONDS]`. The probe is a task that wants to wake
+//! `cargo run --release --example held_worker [SECONDS] [sleep|lock|async|threads]`; without a mode
+//! all of them. `lock` has one lock for all: its waiters hold their workers, too. The probe is a task that wants to wake
 //! every 10 ms; how late it wakes is what everybody else on the runtime feels.
 
 use std::sync::Arc;
@@ -13,6 +14,12 @@ const HELD: Duration = Duration::from_millis(50);
 async fn blocking() {
     let lock = std::sync::Mutex::new(());
     let _held = lock.lock().expect("not poisoned");
+    std::thread::sleep(HELD);
+}
+
+async fn one_lock() {
+    static LOCK: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _held = LOCK.lock().expect("not poisoned");
     std::thread::sleep(HELD);
 }
 
@@ -54,6 +61,7 @@ impl Probe {
 #[derive(Clone, Copy)]
 enum Mode {
     Blocking,
+    OneLock,
     LettingGo,
     BlockingThreads,
 }
@@ -73,6 +81,7 @@ fn measure(name: &str, mode: Mode, seconds: u64) {
             loop {
                 match mode {
                     Mode::Blocking => blocking().await,
+                    Mode::OneLock => one_lock().await,
                     Mode::LettingGo => letting_go().await,
                     Mode::BlockingThreads => on_blocking_threads().await,
                 }
@@ -92,8 +101,16 @@ fn main() {
     let seconds = std::env::args()
         .nth(1)
         .map_or(5, |n| n.parse().expect("seconds"));
+    let wanted = std::env::args().nth(2);
     println!("mode                         requests/s  probe at most late, ms");
-    measure("std Mutex, thread::sleep", Mode::Blocking, seconds);
-    measure("tokio Mutex, async sleep", Mode::LettingGo, seconds);
-    measure("spawn_blocking", Mode::BlockingThreads, seconds);
+    for (word, name, mode) in [
+        ("sleep", "std Mutex, thread::sleep", Mode::Blocking),
+        ("lock", "one std Mutex for all", Mode::OneLock),
+        ("async", "tokio Mutex, async sleep", Mode::LettingGo),
+        ("threads", "spawn_blocking", Mode::BlockingThreads),
+    ] {
+        if wanted.as_ref().is_none_or(|wanted| wanted == word) {
+            measure(name, mode, seconds);
+        }
+    }
 }
