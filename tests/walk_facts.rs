@@ -4,12 +4,13 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
+use std::ops::Range;
 use std::process::{Child, Command, Stdio};
 
 use taskheap::profile::Walk;
 use taskheap::walk::{
-    Block, ContextInfo, Heap, NodeTable, Noted, Options, Roots, StaticSlot, ThreadLocalSlot,
-    analyze, capture,
+    Block, ContextInfo, Heap, NodeTable, Noted, Options, OwnMaps, Roots, StaticSlot,
+    ThreadLocalSlot, analyze, capture,
 };
 
 #[path = "walk_facts/programs.rs"]
@@ -21,6 +22,7 @@ struct Program {
     blocks: Vec<(String, u64, u64)>,
     names: BTreeMap<String, (u64, u64)>,
     local: Option<(i64, u64)>,
+    maps: Vec<Range<u64>>,
 }
 
 impl Program {
@@ -43,6 +45,7 @@ impl Program {
             blocks: Vec::new(),
             names: BTreeMap::new(),
             local: None,
+            maps: Vec::new(),
         };
         for line in out.lines() {
             let line = line.unwrap();
@@ -58,6 +61,7 @@ impl Program {
                         .insert(words[1].to_owned(), (number(2), number(3)));
                 }
                 Some(&"LOCAL") => program.local = Some((words[1].parse().unwrap(), number(2))),
+                Some(&"MAP") => program.maps.push(number(1)..number(1) + number(2)),
                 Some(&"READY") => return program,
                 _ => {}
             }
@@ -67,6 +71,11 @@ impl Program {
 
     /// The walk, and the contexts by the names that the program gave its blocks.
     fn walk(&self) -> (Walk, BTreeMap<String, u32>) {
+        self.walk_beside(OwnMaps::default())
+    }
+
+    /// As if a recorder had mapped this.
+    fn walk_beside(&self, own: OwnMaps) -> (Walk, BTreeMap<String, u32>) {
         let mut contexts = BTreeMap::new();
         for (name, ..) in &self.blocks {
             let next = contexts.len() as u32 + 1;
@@ -80,7 +89,13 @@ impl Program {
         };
         let blocks: Vec<Block> = self.blocks.iter().map(block).collect();
         let pid = self.child.id() as i32;
-        let captured = capture(pid, &Options::default(), || Ok(Noted::plain(blocks, ())));
+        let noted = || {
+            Ok(Noted {
+                own,
+                ..Noted::plain(blocks, ())
+            })
+        };
+        let captured = capture(pid, &Options::default(), noted);
         let captured = captured.unwrap();
         let info = |at: usize| ContextInfo {
             node: at as u32,
@@ -202,6 +217,37 @@ fn memory_adds_up_and_neighbours_are_told_apart() {
     assert_eq!(memory.unexplained_bytes, 0, "{memory:#?}");
     let untouched: u64 = walk.oversized.iter().map(|row| row.untouched_bytes).sum();
     assert!(near(untouched, 30 << 20), "{:#?}", walk.oversized);
+}
+
+#[test]
+fn what_the_recorder_has_mapped_is_its_own_beside_any_neighbours() {
+    let program = Program::start("neighbours");
+    let plain = program.walk().0.memory;
+    let mut ranges: Vec<_> = program.maps.iter().step_by(3).cloned().collect();
+    ranges.sort_unstable_by_key(|range| range.start);
+    let own = OwnMaps {
+        ranges,
+        unlisted_bytes: 0,
+    };
+    let memory = program.walk_beside(own.clone()).0.memory;
+    assert_eq!(plain.profiler_bytes + (24 << 20), memory.profiler_bytes);
+    assert_eq!(
+        plain.other_mappings_bytes - (24 << 20),
+        memory.other_mappings_bytes
+    );
+    assert_eq!(memory.stacks_bytes, plain.stacks_bytes);
+    assert_eq!(memory.unexplained_bytes, 0, "{memory:#?}");
+    // What may be anywhere is nobody's.
+    let memory = program.walk_beside(OwnMaps {
+        unlisted_bytes: 1 << 20,
+        ..own
+    });
+    let memory = memory.0.memory;
+    assert_eq!(
+        plain.other_mappings_bytes - (25 << 20),
+        memory.other_mappings_bytes
+    );
+    assert_eq!(memory.unexplained_bytes, 1 << 20, "{memory:#?}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::sys::private;
+use crate::record;
 
 struct Bump;
 
@@ -22,14 +22,14 @@ static END: AtomicUsize = AtomicUsize::new(0);
 unsafe impl GlobalAlloc for Bump {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if layout.size() > PIECE / 2 {
-            return private::map(layout.size());
+            return record::pages(layout.size());
         }
         loop {
             let next = NEXT.load(Relaxed);
             let start = next.next_multiple_of(layout.align().max(1));
             let end = start + layout.size();
             if next == 0 || end > END.load(Relaxed) {
-                let piece = private::map(PIECE) as usize;
+                let piece = record::pages(PIECE) as usize;
                 if piece == 0 {
                     return std::ptr::null_mut();
                 }

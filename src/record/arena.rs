@@ -8,10 +8,13 @@
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
+use super::chunks::Chunks;
 use super::lock::Lock;
 use super::start::header;
 use crate::sys::{private, segment};
-use crate::wire::{Column, EXTENTS, ExtentMap, Header, Place, chunk_items, locate};
+use crate::wire::{
+    Column, EXTENTS, ExtentMap, Header, PRIVATE_MAPS, Place, PrivateMaps, chunk_items, locate,
+};
 
 /// Where this process has attached the extents.
 pub struct Extents {
@@ -23,6 +26,12 @@ pub static EXTENT: Extents = Extents {
     bases: [const { AtomicPtr::new(null_mut()) }; EXTENTS],
     sizes: [const { AtomicUsize::new(0) }; EXTENTS],
 };
+
+/// Private memory, and such of which only some pages are touched.
+static OWN: Chunks = Chunks::new();
+static SPARSE: Chunks = Chunks::new();
+/// Private mappings from before there is a header.
+static EARLY: PrivateMaps = PrivateMaps::empty();
 
 static GROWING: Lock = Lock::new();
 /// Guards every column's growth.
@@ -62,7 +71,7 @@ fn attach_next(header: &Header, index: usize) -> bool {
         return false;
     }
     if LOCAL.load(Ordering::Relaxed) {
-        let base = private::map(extent_bytes(index));
+        let base = pages(extent_bytes(index));
         if !base.is_null() {
             attached(index, base, extent_bytes(index));
         }
@@ -119,9 +128,25 @@ pub fn shared(bytes: usize) -> Option<(Place, *mut u8)> {
     (!address.is_null()).then_some((next, address))
 }
 
-/// Zeroed private memory, or null.
+/// Zeroed private memory, or null: of a page or more at a multiple of a page, else of 128.
 pub fn own(bytes: usize) -> *mut u8 {
-    let start = private::map(bytes);
+    counted(bytes, OWN.take(bytes, pages))
+}
+
+/// As [`own`], for whole pages of which `touched` bytes are likely to be used, and not the rest.
+pub fn own_sparse(bytes: usize, touched: usize) -> *mut u8 {
+    let map = |bytes| {
+        let start = pages(bytes);
+        if !start.is_null() {
+            // SAFETY: just mapped.
+            unsafe { private::keep_pages_small(start, bytes) };
+        }
+        start
+    };
+    counted(touched, SPARSE.take(bytes, map))
+}
+
+fn counted(bytes: usize, start: *mut u8) -> *mut u8 {
     if let Some(header) = header()
         && !start.is_null()
     {
@@ -132,19 +157,56 @@ pub fn own(bytes: usize) -> *mut u8 {
     start
 }
 
-/// Gives memory of [`own`] back.
+/// Gives memory of [`own`] back, whose size is a power of two.
 ///
 /// # Safety
 ///
-/// As [`private::unmap`].
+/// `start` and `bytes` are those of [`own`], and nobody uses the memory any more.
 pub unsafe fn give_back(start: *mut u8, bytes: usize) {
     // SAFETY: the caller's.
-    unsafe { private::unmap(start, bytes) };
+    unsafe { OWN.give_back(start, bytes) };
     if let Some(header) = header() {
         header
             .private_used
             .fetch_sub(bytes as u64, Ordering::Relaxed);
     }
+}
+
+/// Zeroed pages for the recorder in a mapping that is never given back, or null.
+pub fn pages(bytes: usize) -> *mut u8 {
+    let start = private::map(bytes);
+    if !start.is_null() {
+        note_private(start as u64, bytes as u64);
+    }
+    start
+}
+
+/// Writes down that this mapping is the recorder's, so that no walk takes it for the program's.
+/// Without a lock: our own allocator calls this, in forked children too.
+pub fn note_private(start: u64, bytes: u64) {
+    if super::start::is_over() {
+        return;
+    }
+    let maps = header().map_or(&EARLY, |header| &header.private_maps);
+    write_down(maps, start, start + bytes.next_multiple_of(4096));
+}
+
+/// The header is there: it takes what was mapped before. No other thread runs.
+pub fn publish(header: &Header) {
+    for (start, end) in EARLY.ranges() {
+        write_down(&header.private_maps, start, end);
+    }
+}
+
+fn write_down(maps: &PrivateMaps, start: u64, end: u64) {
+    let at = maps.taken.fetch_add(1, Ordering::Relaxed) as usize;
+    let Some(row) = maps.rows.get(at) else {
+        maps.taken.store(PRIVATE_MAPS as u32, Ordering::Relaxed);
+        maps.unlisted.fetch_add(end - start, Ordering::Relaxed);
+        return;
+    };
+    row.start.store(start, Ordering::Relaxed);
+    row.end.store(end, Ordering::Release);
 }
 
 /// Appends a row: `fill` writes it before its index becomes readable. `None` if memory is out or
@@ -172,4 +234,21 @@ pub fn append<T, const BASE: u32>(
     fill(index, start.cast::<T>().wrapping_add(at));
     column.len.store(index + 1, Ordering::Release);
     Some(index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mappings_beyond_the_list_are_counted_and_not_told_wrongly() {
+        let maps = PrivateMaps::empty();
+        for number in 1..=PRIVATE_MAPS as u64 + 3 {
+            write_down(&maps, number << 20, (number << 20) + 8192);
+        }
+        let known: Vec<_> = maps.ranges().collect();
+        assert_eq!(known.len(), PRIVATE_MAPS);
+        assert_eq!(known[1], (2 << 20, (2 << 20) + 8192));
+        assert_eq!(maps.unlisted.load(Ordering::Relaxed), 3 * 8192);
+    }
 }

@@ -34,7 +34,7 @@ pub const EMPTY: Index = Index {
     mask: 0,
     used: 0,
 };
-const FIRST: usize = 256;
+const FIRST: usize = 32;
 
 #[inline(always)]
 fn hash(context: u32) -> u32 {

@@ -16,11 +16,13 @@
 
 mod arena;
 mod cells;
+mod chunks;
 mod contexts;
 mod counters;
 mod dump;
 mod intern;
 mod live;
+mod local;
 mod lock;
 mod maps;
 mod modules;
@@ -36,6 +38,7 @@ mod thread;
 mod unwind;
 
 use crate::wire::{Allocator, ExtentMap};
+pub use arena::{note_private, pages};
 pub use dump::{About, dump};
 use live::Found;
 pub use maps::{mapped, unmapped};

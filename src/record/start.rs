@@ -34,6 +34,11 @@ pub fn is_active() -> bool {
     !word.is_null() && unsafe { (*word).load(Ordering::Relaxed) } != 0
 }
 
+/// Has this process recorded, and does it no more? So it is in a forked child.
+pub fn is_over() -> bool {
+    !ACTIVE.load(Ordering::Relaxed).is_null() && !is_active()
+}
+
 /// The recording's header, once there is one.
 #[inline(always)]
 pub fn header() -> Option<&'static Header> {
@@ -115,7 +120,7 @@ fn start_recording(id: i32) -> Option<()> {
 /// Records into memory of this process only: every block, or one in about so many bytes.
 pub fn start_local(sample_bytes: u64) -> Option<&'static Header> {
     let bytes = arena::extent_bytes(0);
-    let base = private::map(bytes);
+    let base = arena::pages(bytes);
     if base.is_null() {
         return None;
     }
@@ -157,6 +162,7 @@ pub fn stop() {
 }
 
 fn introduce(header: &Header) {
+    arena::publish(header);
     // SAFETY: takes no arguments.
     header
         .pid
@@ -187,6 +193,9 @@ fn activate(header: &'static Header) -> Option<()> {
         modules::refresh();
     }
     let page = private::map_wiped_on_fork().cast::<AtomicU32>();
+    if !page.is_null() {
+        arena::note_private(page as u64, 4096);
+    }
     // Without the advice a forked child would record into its parent's tables: rather not at all.
     // SAFETY: null, or one zeroed page that is never unmapped.
     let word = unsafe { page.as_ref() }?;

@@ -1,11 +1,9 @@
 //! What the recorder keeps for each thread.
 //!
-//! Thread-local storage of a preloaded library comes out of every thread's stack, and the general
-//! model of Rust's `thread_local!` calls into the loader: so it is one pointer, in the
-//! initial-exec model, to a state that lives in mappings of our own and is used again by later
-//! threads. A pthread key tells when a thread ends; it asks to be called again until the last
-//! round, so that the thread's own destructors come first. What a thread allocates after that is
-//! recorded by a state that all ending threads share.
+//! One pointer in the thread's storage (`local`) leads to a state in memory of our own, which is
+//! used again by later threads. A pthread key tells when a thread ends; it asks to be called again
+//! until the last round, so that the thread's own destructors come first. What a thread allocates
+//! after that is recorded by a state that all ending threads share.
 
 use std::ffi::c_void;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -17,7 +15,7 @@ use super::names::{folded, key_of};
 use super::owners::{self, Current};
 use super::start::{header, lost};
 use super::unwind::{Bounds, Stack};
-use super::{arena, counters, digest, peak, sample};
+use super::{arena, counters, digest, local, peak, sample};
 use crate::sys::thread as sys;
 use crate::wire::sample::Booked;
 use crate::wire::{Allocator, OwnerKind, RowState, ThreadSlot};
@@ -109,6 +107,8 @@ pub struct Thread {
 static ALL: AtomicPtr<Thread> = AtomicPtr::new(std::ptr::null_mut());
 static FREE: AtomicPtr<Thread> = AtomicPtr::new(std::ptr::null_mut());
 static REGISTRY: Lock = Lock::new();
+/// A state for which memory did not reach.
+static UNFINISHED: AtomicPtr<Thread> = AtomicPtr::new(std::ptr::null_mut());
 static LATE: AtomicPtr<Thread> = AtomicPtr::new(std::ptr::null_mut());
 static LATE_LOCK: AtomicU32 = AtomicU32::new(0);
 /// pthread key plus one.
@@ -121,65 +121,6 @@ const ENDED: usize = 2;
 
 /// Rounds of destructors that the C library promises.
 const LAST_ROUND: u8 = 3;
-
-#[cfg(target_arch = "x86_64")]
-mod local {
-    std::arch::global_asm!(
-        ".pushsection .tbss.taskheap,\"awT\",@nobits",
-        ".p2align 3",
-        ".globl taskheap_thread_state",
-        ".hidden taskheap_thread_state",
-        ".type taskheap_thread_state,@object",
-        ".size taskheap_thread_state,8",
-        "taskheap_thread_state:",
-        ".zero 8",
-        ".popsection",
-    );
-
-    #[inline(always)]
-    pub fn get() -> usize {
-        let value: usize;
-        // SAFETY: loads the word defined above from the calling thread's block.
-        unsafe {
-            std::arch::asm!(
-                "mov {0}, qword ptr [rip + taskheap_thread_state@GOTTPOFF]",
-                "mov {0}, qword ptr fs:[{0}]",
-                out(reg) value,
-                options(nostack, readonly, preserves_flags, pure),
-            )
-        };
-        value
-    }
-
-    pub fn set(value: usize) {
-        // SAFETY: stores to the word defined above in the calling thread's block.
-        unsafe {
-            std::arch::asm!(
-                "mov {0}, qword ptr [rip + taskheap_thread_state@GOTTPOFF]",
-                "mov qword ptr fs:[{0}], {1}",
-                out(reg) _,
-                in(reg) value,
-                options(nostack, preserves_flags),
-            )
-        };
-    }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-mod local {
-    use std::cell::Cell;
-
-    std::thread_local!(static STATE: Cell<usize> = const { Cell::new(0) });
-
-    #[inline(always)]
-    pub fn get() -> usize {
-        STATE.with(Cell::get)
-    }
-
-    pub fn set(value: usize) {
-        STATE.with(|state| state.set(value));
-    }
-}
 
 impl Thread {
     /// The calling thread's state, marked as in use; `None` if it is in use already.
@@ -390,27 +331,47 @@ fn take_free() -> Option<*mut Thread> {
 }
 
 fn make() -> Option<*mut Thread> {
-    let header = header()?;
-    let stack_at = size_of::<Thread>().next_multiple_of(64);
-    let state = arena::own(stack_at + size_of::<Stack>()).cast::<Thread>();
+    let unfinished = UNFINISHED.swap(std::ptr::null_mut(), Acquire);
+    let state = match unfinished.is_null() {
+        true => arena::own(size_of::<Thread>()).cast::<Thread>(),
+        false => unfinished,
+    };
     if state.is_null() {
         return None;
     }
-    let mut slot = std::ptr::null();
-    arena::append(&header.threads, |_, row| slot = row.cast_const())?;
-    // SAFETY: freshly mapped and zeroed, which is a value of every field (`None` of an option of
-    // `Aside` aside, which is written here); nobody else knows it yet.
-    unsafe {
-        (*state).slot = slot;
-        (*state).index = counters::EMPTY;
-        (*state).asides = [None; ASIDES];
-        (*state).stack = state.cast::<u8>().add(stack_at).cast();
+    // SAFETY: zeroed, or left unfinished by `finish`; nobody else knows it.
+    if unsafe { finish(state) }.is_none() {
+        // Memory is out: whoever asks next must not lose a state each time.
+        UNFINISHED.store(state, Release);
+        return None;
     }
     let _held = REGISTRY.hold();
     // SAFETY: as above.
     unsafe { (*state).next = ALL.load(Relaxed) };
     ALL.store(state, Release);
     Some(state)
+}
+
+/// # Safety
+///
+/// The state was zeroed, which is a value of every field (`None` of an option of `Aside` aside,
+/// which is written here), and nobody else knows it yet.
+unsafe fn finish(state: *mut Thread) -> Option<()> {
+    // SAFETY: the caller's; the fields whose zero may be no value are written first.
+    let thread = unsafe {
+        (&raw mut (*state).asides).write([None; ASIDES]);
+        (&raw mut (*state).index).write(counters::EMPTY);
+        &mut *state
+    };
+    if thread.stack.is_null() {
+        thread.stack = Stack::make();
+    }
+    if thread.stack.is_null() {
+        return None;
+    }
+    let slot = &mut thread.slot;
+    arena::append(&header()?.threads, |_, row| *slot = row.cast_const())?;
+    Some(())
 }
 
 /// Calls `visit` with every state that was ever made.

@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::rules::{self, Step};
 use super::start::header;
 use super::thread::Thread;
-use super::{Caller, intern};
+use super::{Caller, arena, intern};
 use crate::sys::thread as sys_thread;
 
 /// Frames of one stack that are kept whole.
@@ -44,6 +44,7 @@ pub struct Frame {
 /// stack ends with its array, so that new frames take the place of those that have returned.
 #[repr(C)]
 pub struct Stack {
+    frames: [Frame; MOST],
     /// Index of the innermost frame; [`MOST`] for no stack.
     first: usize,
     /// Not 0 if outer frames are missing because the stack was too deep.
@@ -51,11 +52,36 @@ pub struct Stack {
     /// Frames from this index on can be compared slot by slot.
     comparable: usize,
     generation: u32,
-    frames: [Frame; MOST],
     fresh: [Frame; MOST],
 }
 
+const PAGE: usize = 4096;
+
+/// A stack whose used parts, the end of one array and the start of the other, are on one page as
+/// long as it is not deep: of ten thousand threads, each would have two.
+#[repr(C, align(4096))]
+struct Placed {
+    before: [u8; PAGE / 2 - 16],
+    stack: Stack,
+}
+
+const _: () = {
+    let end_of_frames = std::mem::offset_of!(Placed, stack) + std::mem::offset_of!(Stack, first);
+    assert!(end_of_frames % PAGE == PAGE / 2 - 16);
+    assert!(size_of::<Placed>() == 11 * PAGE);
+};
+
 impl Stack {
+    /// One that is never given back, or null.
+    pub fn make() -> *mut Stack {
+        let placed = arena::own_sparse(size_of::<Placed>(), PAGE).cast::<Placed>();
+        if placed.is_null() {
+            return std::ptr::null_mut();
+        }
+        // SAFETY: zeroed memory of this size and alignment, all integers; nobody else knows it.
+        unsafe { &raw mut (*placed).stack }
+    }
+
     /// For a new thread: nothing is known.
     pub fn forget(&mut self) {
         clear(self);

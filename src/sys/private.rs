@@ -1,4 +1,4 @@
-//! Private memory of the recorder: anonymous mappings, named so that a walk can tell them.
+//! Private memory of the recorder: anonymous mappings, named so that people can tell them.
 
 use std::ptr::null_mut;
 
@@ -41,14 +41,32 @@ fn map_pages(bytes: usize) -> *mut u8 {
     start.cast()
 }
 
-/// Gives a mapping back.
+/// Never more than a page at a touch: for memory of which few pages are used. A hint.
 ///
 /// # Safety
 ///
-/// `start` and `bytes` are those of [`map`], and nobody uses the memory any more.
-pub unsafe fn unmap(start: *mut u8, bytes: usize) {
-    // SAFETY: the caller's.
-    unsafe { libc::munmap(start.cast(), bytes) };
+/// The range is one of [`map`].
+pub unsafe fn keep_pages_small(start: *mut u8, bytes: usize) {
+    // SAFETY: the caller's; only says how pages are made.
+    keep_errno(|| unsafe { libc::madvise(start.cast(), bytes, libc::MADV_NOHUGEPAGE) });
+}
+
+/// Makes memory zero again; whole pages go back to the system where there are many.
+///
+/// # Safety
+///
+/// The range is part of one of [`map`], and nobody uses it.
+pub unsafe fn clear(start: *mut u8, bytes: usize) {
+    const FEW: usize = 16 << 10;
+    let whole = start.addr().is_multiple_of(4096) && bytes.is_multiple_of(4096);
+    // SAFETY: the caller's. Pages that are locked stay, and the call fails.
+    let gone = bytes > FEW
+        && whole
+        && keep_errno(|| unsafe { libc::madvise(start.cast(), bytes, libc::MADV_DONTNEED) }) == 0;
+    if !gone {
+        // SAFETY: the caller's.
+        unsafe { start.write_bytes(0, bytes) };
+    }
 }
 
 /// One page that reads as zero in a forked child, or null.
@@ -61,7 +79,7 @@ pub fn map_wiped_on_fork() -> *mut u8 {
     let done = unsafe { libc::madvise(page.cast(), 4096, libc::MADV_WIPEONFORK) };
     if done != 0 {
         // SAFETY: nobody has seen the page.
-        unsafe { unmap(page, 4096) };
+        unsafe { libc::munmap(page.cast(), 4096) };
         return null_mut();
     }
     page

@@ -43,6 +43,8 @@ pub(super) fn memory(image: &Image, heap: &Heap) -> profile::Memory {
             }
         }
     }
+    // What may be the recorder's is not called the program's: it stays unexplained.
+    parts.other_mappings_bytes -= parts.other_mappings_bytes.min(image.unlisted_bytes);
     let live = live(image, heap);
     parts.live_resident_bytes = live.bytes.min(allocator);
     parts.retained_bytes = allocator - parts.live_resident_bytes;

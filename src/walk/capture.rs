@@ -34,6 +34,7 @@ pub struct Noted<T> {
     pub blocks: Vec<Block>,
     /// What allocators have taken from the system, as far as that was seen, sorted.
     pub allocator_maps: Vec<Range<u64>>,
+    pub own: OwnMaps,
     pub tables: T,
 }
 
@@ -43,9 +44,20 @@ impl<T> Noted<T> {
         Noted {
             blocks,
             allocator_maps: Vec::new(),
+            own: OwnMaps::default(),
             tables,
         }
     }
+}
+
+/// Private memory of the recorder inside the process, beyond the preload library and System V
+/// segments: never a root, and not the program's.
+#[derive(Clone, Default, Debug)]
+pub struct OwnMaps {
+    /// Sorted, apart, whole pages.
+    pub ranges: Vec<Range<u64>>,
+    /// Bytes of mappings that may lie anywhere.
+    pub unlisted_bytes: u64,
 }
 
 /// Stops the process, has `copy` take the recorder's tables, copies memory, lets it go on.
@@ -89,6 +101,7 @@ fn stop_and_copy<T>(
         live: &live,
         memory: &memory,
         allocator_maps: &noted.allocator_maps,
+        own_maps: &noted.own.ranges,
         own_library: &options.own_library,
     }
     .spans();
@@ -110,6 +123,7 @@ fn stop_and_copy<T>(
         mappings,
         spans,
         rss_peak,
+        unlisted_bytes: noted.own.unlisted_bytes,
         kernel_words: held::epoll_words(pid),
         segments: copied.segments,
         bytes: copied.bytes,

@@ -2,8 +2,6 @@
 //!
 //! All indices are those of the profile: contexts, nodes and owners of a walk need no mapping.
 
-use std::ops::Range;
-
 /// A live block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Block {
@@ -27,9 +25,6 @@ pub struct Heap {
     pub threads: Vec<ThreadInfo>,
     /// Milliseconds since the start.
     pub now_ms: u32,
-    /// Memory of the recorder inside the process, beyond System V segments, mappings named
-    /// `taskheap` and the preload library: never a root, and not the program's.
-    pub recorder: Vec<Range<u64>>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]

@@ -65,6 +65,8 @@ pub struct Image {
     pub(super) spans: Vec<super::regions::Span>,
     /// `VmHWM`, the largest resident set so far.
     pub rss_peak: u64,
+    /// Bytes of the recorder's that may be in any memory without a name.
+    pub(super) unlisted_bytes: u64,
     pub(super) segments: Vec<Segment>,
     pub(super) bytes: Arena,
     pub(super) hint: AtomicUsize,

@@ -51,7 +51,7 @@ use std::io;
 use std::time::Duration;
 
 pub use analysis::analyze;
-pub use capture::{Noted, capture};
+pub use capture::{Noted, OwnMaps, capture};
 pub use heap::{
     Block, ContextInfo, Heap, NodeTable, OwnerInfo, OwnerKind, Roots, RowInfo, RowState, Source,
     StaticSlot, ThreadInfo, ThreadLocalSlot,

@@ -53,7 +53,6 @@ pub fn heap(tables: &Tables, blocks: Vec<Block>, names: &Names) -> Heap {
             })
             .collect(),
         now_ms: tables.now_ms,
-        ..Heap::default()
     }
 }
 

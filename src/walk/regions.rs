@@ -78,6 +78,8 @@ pub(super) struct Classifier<'a> {
     pub(super) memory: &'a ProcessMemory,
     /// What allocators other than glibc's are known to have mapped, sorted.
     pub(super) allocator_maps: &'a [Range<u64>],
+    /// What the recorder has mapped for itself, sorted.
+    pub(super) own_maps: &'a [Range<u64>],
     /// Path of the preload library.
     pub(super) own_library: &'a str,
 }
@@ -102,13 +104,18 @@ impl Classifier<'_> {
                     });
                 }
             };
-            match known {
-                Some(region) => push(mapping.start, mapping.end, region),
+            cut_out(self.own_maps, mapping, |piece, is_own| match known {
+                _ if is_own => push(piece.start, piece.end, Region::Profiler),
+                Some(region) => push(piece.start, piece.end, region),
                 None if mapping.name == "[stack]" => {
-                    push(mapping.start, mapping.end, self.first_stack(mapping));
+                    push(piece.start, piece.end, self.first_stack(mapping));
                 }
-                None => self.cut_at_allocators(mapping, before, &mut push),
-            }
+                None => {
+                    // Only the first piece has the mapping before it.
+                    let before = before.filter(|before| before.end == piece.start);
+                    self.cut_at_allocators(piece, before, &mut push);
+                }
+            });
         }
         spans
     }
@@ -145,30 +152,17 @@ impl Classifier<'_> {
         before: Option<&Mapping>,
         push: &mut impl FnMut(u64, u64, Region),
     ) {
-        let first = self
-            .allocator_maps
-            .partition_point(|map| map.end <= mapping.start);
-        let mut rest = mapping.clone();
-        let mut before = before;
-        for map in &self.allocator_maps[first..] {
-            if map.start >= mapping.end {
-                break;
-            }
-            let (start, end) = (map.start.max(rest.start), map.end.min(mapping.end));
-            if rest.start < start {
-                let piece = Mapping {
-                    end: start,
-                    ..rest.clone()
-                };
-                self.cut(&piece, before, push);
-            }
-            push(start, end, Region::Heap);
-            rest.start = end.max(rest.start);
-            before = None;
-        }
-        if rest.start < rest.end {
-            self.cut(&rest, before, push);
-        }
+        cut_out(
+            self.allocator_maps,
+            mapping,
+            |piece, is_heap| match is_heap {
+                true => push(piece.start, piece.end, Region::Heap),
+                false => {
+                    let before = before.filter(|before| before.end == piece.start);
+                    self.cut(piece, before, push);
+                }
+            },
+        );
     }
 
     /// Cuts memory without a name.
@@ -288,6 +282,34 @@ impl Classifier<'_> {
             in_arena && before.is_multiple_of(ARENA) && is_page(size) && is_page(usable);
         plausible.then_some(usable.max(size))
     }
+}
+
+/// Cuts a mapping at these ranges, which ascend: calls `visit` with each part, and whether it lies
+/// in one of them.
+fn cut_out(ranges: &[Range<u64>], mapping: &Mapping, mut visit: impl FnMut(&Mapping, bool)) {
+    let mut at = mapping.start;
+    let mut part = |to: u64, inside: bool| {
+        if at < to {
+            visit(
+                &Mapping {
+                    start: at,
+                    end: to,
+                    ..mapping.clone()
+                },
+                inside,
+            );
+            at = to;
+        }
+    };
+    let first = ranges.partition_point(|range| range.end <= mapping.start);
+    for range in &ranges[first..] {
+        if range.start >= mapping.end {
+            break;
+        }
+        part(range.start, false);
+        part(range.end.min(mapping.end), true);
+    }
+    part(mapping.end, false);
 }
 
 fn by_name(mapping: &Mapping, own_library: &str) -> Option<Region> {

@@ -191,9 +191,6 @@ impl Collector<'_> {
         for (at, thread) in (0u32..).zip(self.threads) {
             self.thread_pieces(at, thread, &mut pieces);
         }
-        for own in &self.heap.recorder {
-            pieces.push((own.clone(), None));
-        }
         pieces.sort_by_key(|(range, holder)| (range.start, holder.is_some()));
         let mut apart: Vec<Piece> = Vec::with_capacity(pieces.len());
         for (mut range, holder) in pieces {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64};
 
 use super::{
     AllocatorMap, Column, Context, CounterShard, LargeBlock, LivePage, ModuleRow, Node, OwnerType,
-    Row, ThreadSlot,
+    PrivateMaps, Row, ThreadSlot,
 };
 
 /// `taskheap` in ASCII.
@@ -12,7 +12,7 @@ pub const MAGIC: u64 = u64::from_be_bytes(*b"taskheap");
 
 /// Changes with every change of these structs. Both sides come from one build, so this only
 /// guards against a preload library left over from another version.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Extents of a recording: 4 MiB, then each twice the last up to 16 GiB.
 pub const EXTENTS: usize = 32;
@@ -107,9 +107,11 @@ pub struct Header {
     pub patch_error: AtomicI32,
     /// Field of tokio's context that holds the task id, once learned: index + 1, per slot.
     pub learned: [AtomicU32; 4],
-    /// Bytes of shared memory and of private mappings that the recorder uses.
+    /// Bytes of shared and of private memory that the recorder uses.
     pub shared_used: AtomicU64,
     pub private_used: AtomicU64,
+    /// Where the private memory is.
+    pub private_maps: PrivateMaps,
 
     pub modules: Column<ModuleRow, 5>,
     pub nodes: Column<Node, 10>,

@@ -21,6 +21,7 @@ mod header;
 mod live;
 mod patch;
 mod place;
+mod private;
 mod rows;
 pub mod sample;
 mod session;
@@ -40,6 +41,7 @@ pub use patch::{
     PatchFixup, PatchRole, Redirect, RedirectKind,
 };
 pub use place::{ExtentMap, Place};
+pub use private::{PRIVATE_MAPS, PrivateMap, PrivateMaps};
 pub use rows::{
     Allocator, AllocatorMap, Context, Counter, CounterShard, ModuleRow, Node, NodeFlags, OwnerKind,
     OwnerType, Row, RowState, ThreadSlot,

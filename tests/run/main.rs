@@ -250,6 +250,27 @@ fn two_thousand_threads_at_once() {
 }
 
 #[test]
+fn what_the_profiler_takes_for_threads_is_its_own_and_little() {
+    let program = build("parked", &[]);
+    let take = |passing: &str, waiting: &str| {
+        let recorded = record(&program, &[passing, waiting]);
+        recorded.is_unharmed();
+        let memory = &recorded.report["memory"];
+        assert_eq!(memory["unexplained_bytes"], 0, "{memory}");
+        let others = recorded.number("memory", "other_mappings_bytes");
+        assert!(others < 256 << 10, "{memory}");
+        recorded.number("memory", "profiler_bytes")
+    };
+    let few = take("0", "1");
+    // A page for the stack, a state, an index of counters, and what is shared with the command.
+    let each = (take("0", "2000") - few) / 1999;
+    assert!((5_000..8_000).contains(&each), "{each}");
+    // Threads that come and go use again what others have left.
+    let passed = take("10000", "1");
+    assert!(passed < few + (256 << 10), "{passed} {few}");
+}
+
+#[test]
 fn malloc_in_signal_handlers() {
     let recorded = record(&build("signals", &[]), &[]);
     recorded.is_unharmed();

@@ -251,6 +251,7 @@ fn neighbours() {
             let own = libc::mmap(std::ptr::null_mut(), 8 << 20, rights, how, -1, 0);
             assert_ne!(own, libc::MAP_FAILED);
             std::ptr::write_bytes(own.cast::<u8>(), 1, 8 << 20);
+            tell(format!("MAP {} {}", own as u64, 8 << 20));
         }
         let ready = ready.clone();
         std::thread::spawn(move || {

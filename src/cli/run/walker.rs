@@ -8,6 +8,7 @@
 //! process that waits at its end is not kept waiting for the analysis of an earlier one.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -242,6 +243,7 @@ impl Job {
             Ok(walk::Noted {
                 blocks: walk::blocks(&self.recorded.live().blocks),
                 allocator_maps: maps.iter().map(|(map, _)| map.clone()).collect(),
+                own: own_maps(&self.recorded),
                 tables: (
                     self.recorded.tables(),
                     maps,
@@ -291,6 +293,25 @@ impl Job {
         if let (Some(answer), Some(frozen)) = (self.answer, frozen) {
             let _ = answer.send(Ok((frozen, walks)));
         }
+    }
+}
+
+/// Where the recorder's private memory is.
+fn own_maps(recorded: &Recorded) -> walk::OwnMaps {
+    let maps = &recorded.header().private_maps;
+    let mut ranges: Vec<Range<u64>> = maps.ranges().map(|(start, end)| start..end).collect();
+    ranges.sort_unstable_by_key(|range| range.start);
+    // Neighbours are one: so are they to the kernel, and what it says of the whole is exact.
+    ranges.dedup_by(|next, kept| {
+        let joins = next.start <= kept.end;
+        if joins {
+            kept.end = kept.end.max(next.end);
+        }
+        joins
+    });
+    walk::OwnMaps {
+        ranges,
+        unlisted_bytes: maps.unlisted.load(Relaxed),
     }
 }
 

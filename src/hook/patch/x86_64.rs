@@ -8,6 +8,7 @@ use std::arch::naked_asm;
 use std::ptr::{addr_of, addr_of_mut};
 
 use super::{Entry, Failure, Recorder, hooks};
+use crate::record;
 use crate::wire::{Allocator, JUMP_BYTES, PATCH_CODE, Patch, PatchRole, Redirect, RedirectKind};
 
 const PAGE: u64 = 4096;
@@ -43,6 +44,7 @@ pub unsafe fn apply<R: Recorder>(
     let (low, high) = (svmas().min().unwrap_or(0), svmas().max().unwrap_or(0));
     let bytes = ((patches.len() * size_of::<Detour>()) as u64).next_multiple_of(PAGE);
     let detours = map_near(low, high, bytes)? as *mut Detour;
+    record::note_private(detours as u64, bytes);
     let plan = Plan {
         patches,
         redirects,
