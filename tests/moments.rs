@@ -55,3 +55,19 @@ fn three_thousand_idle_connections_are_healthy() {
     assert_eq!(tasks[0]["live"], 3000, "{:#}", tasks[0]);
     assert!(!report["walks"].as_array().unwrap().is_empty());
 }
+
+#[test]
+fn what_each_request_leaves_is_told_and_a_bounded_cache_is_not() {
+    let remembers = report("remembers");
+    let found = &remembers["findings"][0];
+    assert_eq!(found["kind"], "growth", "{:#}", remembers["findings"]);
+    assert_eq!(found["owner_name"], "moments::request", "{found:#}");
+    assert_eq!(found["count"], 4000, "{found:#}");
+    assert!(found["title"].as_str().unwrap().contains("moments::DONE"));
+    let bounded = report("bounded");
+    assert_eq!(
+        bounded["findings"].as_array().unwrap().len(),
+        0,
+        "{bounded:#}"
+    );
+}

@@ -18,6 +18,7 @@ mod growth;
 mod idle_tasks;
 mod large_future;
 mod leaks;
+mod left_behind;
 mod outside_heap;
 mod oversized;
 mod owner_gone;
@@ -82,6 +83,7 @@ pub fn find(
     court.hear(&copies::Copies);
     court.hear(&oversized::Oversized);
     court.hear(&idle_tasks::IdleTasks);
+    court.hear(&left_behind::LeftBehind);
     court.hear(&growth::Growth);
     court.hear(&thread_stacks::ThreadStacks);
     court.hear(&retained::Retained);

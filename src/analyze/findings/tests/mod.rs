@@ -2,6 +2,7 @@
 
 mod growth;
 mod heap;
+mod left_behind;
 mod memory;
 mod sketch;
 mod tasks;
