@@ -41,7 +41,7 @@ impl<A> Alloc<A> {
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if switch::is_on() {
+        if is_heard(None, Some((layout.size(), layout.align()))) {
             // SAFETY: the caller's promise is that of this function.
             return unsafe { self.alloc_heard(layout) };
         }
@@ -51,7 +51,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        if switch::is_on() {
+        if is_heard(None, Some((layout.size(), layout.align()))) {
             // SAFETY: as above.
             return unsafe { self.alloc_zeroed_heard(layout) };
         }
@@ -61,8 +61,9 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
 
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        if switch::is_on() {
-            freed(block);
+        if is_heard(Some(block), None) {
+            // SAFETY: as above.
+            return unsafe { self.dealloc_heard(block, layout) };
         }
         // SAFETY: as above.
         unsafe { self.inner.dealloc(block, layout) }
@@ -70,13 +71,30 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
 
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        if switch::is_on() {
+        // Cells are not resized: no alignment makes the new block one.
+        if is_heard(Some(block), Some((size, 0))) {
             // SAFETY: as above.
             return unsafe { self.realloc_heard(block, layout, size) };
         }
         // SAFETY: as above.
         unsafe { self.inner.realloc(block, layout, size) }
     }
+}
+
+/// Has somebody to be told that `old` goes and a block of this size and alignment comes? What a
+/// sample passes over is counted here, and that is all: nothing is called, so that no register has
+/// to be kept.
+#[inline(always)]
+fn is_heard(old: Option<*mut u8>, new: Option<(usize, usize)>) -> bool {
+    switch::is_heard(|| {
+        #[cfg(target_os = "linux")]
+        // SAFETY: called only while a sample is recorded.
+        let passes = old.is_none_or(|old| unsafe { listener::is_unknown(old) })
+            && new.is_none_or(|(size, align)| listener::passes(size, align));
+        #[cfg(not(target_os = "linux"))]
+        let passes = false;
+        !passes
+    })
 }
 
 #[inline(never)]
@@ -121,6 +139,16 @@ impl<A: GlobalAlloc> Alloc<A> {
         let block = unsafe { self.inner.alloc_zeroed(layout) };
         allocated(block, layout);
         block
+    }
+
+    /// # Safety
+    ///
+    /// As [`GlobalAlloc::dealloc`].
+    #[inline(never)]
+    unsafe fn dealloc_heard(&self, block: *mut u8, layout: Layout) {
+        freed(block);
+        // SAFETY: passed on to the caller.
+        unsafe { self.inner.dealloc(block, layout) }
     }
 
     /// # Safety

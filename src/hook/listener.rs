@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use super::switch::{self, OWN, PRELOADED, UNASKED};
+use super::switch::{self, OWN, OWN_SAMPLED, PRELOADED, UNASKED};
 use crate::record::{self, Caller};
 use crate::wire::{Allocator, WRAPPER_SYMBOL, WRAPPER_VERSION, WrapperHooks, WrapperHooksFn};
 
@@ -28,7 +28,10 @@ pub(super) enum Taken {
 /// From now on the process's own recording hears.
 pub(super) fn begin() {
     let _ = START.set(Instant::now());
-    switch::set_recording(OWN);
+    switch::set_recording(match record::is_sample() {
+        true => OWN_SAMPLED,
+        false => OWN,
+    });
 }
 
 pub(super) fn end() {
@@ -78,6 +81,21 @@ fn hooks() -> Option<&'static WrapperHooks> {
     unsafe { HOOKS.load(Relaxed).as_ref() }
 }
 
+/// A new block that the sample passes over, and counts.
+#[inline(always)]
+pub(super) fn passes(size: usize, align: usize) -> bool {
+    !record::may_be_cell(align) && record::passes_at_once(size)
+}
+
+/// # Safety
+///
+/// Recorded is a sample.
+#[inline(always)]
+pub(super) unsafe fn is_unknown(block: *mut u8) -> bool {
+    // SAFETY: passed on to the caller.
+    unsafe { record::is_unknown(block as usize) }
+}
+
 #[inline(always)]
 pub(super) fn allocated(block: *mut u8, size: usize, align: usize) {
     // SAFETY: takes any values.
@@ -93,7 +111,7 @@ pub(super) fn reallocated(taken: &Taken, block: *mut u8, size: usize) {
 #[inline(never)]
 pub(super) fn freed(block: *mut u8) {
     match state() {
-        OWN => record::on_free(block),
+        OWN | OWN_SAMPLED => record::on_free(block),
         PRELOADED => {
             if let Some(hooks) = hooks() {
                 (hooks.freed)(block);
@@ -106,7 +124,7 @@ pub(super) fn freed(block: *mut u8) {
 /// Before the inner allocator may move the block.
 pub(super) fn take(block: *mut u8, size: usize) -> Taken {
     match state() {
-        OWN => Taken::Own(record::take(block)),
+        OWN | OWN_SAMPLED => Taken::Own(record::take(block)),
         PRELOADED => {
             if let Some(hooks) = hooks() {
                 (hooks.freed)(block);
@@ -121,8 +139,8 @@ unsafe extern "C" fn on_allocated(block: *mut u8, size: usize, align: usize, sp:
     // SAFETY: from the machine code, whose stack it is.
     let caller = unsafe { caller(sp, bp) };
     match state() {
-        OWN => {
-            tick(block);
+        state @ (OWN | OWN_SAMPLED) => {
+            tick(block, state == OWN_SAMPLED && !record::may_be_cell(align));
             if block.is_null() {
                 return record::on_failure();
             }
@@ -172,10 +190,10 @@ unsafe fn caller(sp: u64, bp: u64) -> Caller {
     Caller { pc, sp: sp + 8, bp }
 }
 
-/// Keeps the recording's clock, now and then.
+/// Keeps the recording's clock, now and then; always if events are `rare`.
 #[inline(always)]
-fn tick(block: *mut u8) {
-    if (block as usize >> 4).is_multiple_of(64) {
+fn tick(block: *mut u8, rare: bool) {
+    if rare || (block as usize >> 4).is_multiple_of(64) {
         set_clock();
     }
 }

@@ -12,6 +12,8 @@ pub const NOBODY: usize = 0;
 pub const UNASKED: usize = 1;
 pub const OWN: usize = 2;
 pub const PRELOADED: usize = 3;
+/// As `OWN`, but most blocks are not recorded.
+pub const OWN_SAMPLED: usize = 4;
 
 const RECORDING: usize = 0xff;
 const MEASUREMENT: usize = RECORDING + 1;
@@ -23,9 +25,12 @@ static WORD: AtomicUsize = AtomicUsize::new(if cfg!(target_os = "linux") {
     NOBODY
 });
 
+/// Has somebody to be told of a call? Asks `is_met` if a sample of this process's own is all that
+/// is taken.
 #[inline(always)]
-pub fn is_on() -> bool {
-    WORD.load(Relaxed) != 0
+pub fn is_heard(is_met: impl FnOnce() -> bool) -> bool {
+    let word = WORD.load(Relaxed);
+    word != NOBODY && (word != OWN_SAMPLED || is_met())
 }
 
 #[inline(always)]

@@ -1,21 +1,27 @@
 //! malloc and its family.
+//!
+//! The exported `malloc`, `calloc`, `realloc` and `free` are a jump through a word. It leads to a
+//! function here, which tells the recorder, or, once a sample is all that is taken, to one of
+//! `sampled`, which does so for few calls: neither has to ask which recording it is.
 
 use std::arch::naked_asm;
 use std::ffi::{c_int, c_void};
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::Ordering::Release;
 
 use super::next::{self, early, is_early};
-use super::{caller, start};
+use super::{caller, sampled, start};
 use crate::record;
 use crate::wire::Allocator::Malloc;
 
-/// Defines an exported function that hands on its arguments, and the stack and frame pointers at
-/// its entry in the two registers behind them.
-macro_rules! export {
-    ($($name:ident => $hook:ident, $sp:literal, $bp:literal;)*) => {$(
+/// Defines a function that hands on its arguments, and the stack and frame pointers at its entry
+/// in the two registers behind them.
+macro_rules! entries {
+    ($($(#[$export:meta])? $name:ident => $hook:ident, $sp:literal, $bp:literal;)*) => {$(
         /// # Safety
         ///
         /// As the C library's function of this name.
-        #[unsafe(no_mangle)]
+        $(#[$export])?
         #[unsafe(naked)]
         pub unsafe extern "C" fn $name() {
             naked_asm!(
@@ -28,16 +34,54 @@ macro_rules! export {
     )*};
 }
 
-export! {
-    malloc => on_malloc, "rsi", "rdx";
-    calloc => on_calloc, "rdx", "rcx";
-    realloc => on_realloc, "rdx", "rcx";
-    reallocarray => on_reallocarray, "rcx", "r8";
-    posix_memalign => on_posix_memalign, "rcx", "r8";
-    aligned_alloc => on_aligned_alloc, "rdx", "rcx";
-    memalign => on_memalign, "rdx", "rcx";
-    valloc => on_valloc, "rsi", "rdx";
-    pvalloc => on_pvalloc, "rsi", "rdx";
+entries! {
+    heard_malloc => on_malloc, "rsi", "rdx";
+    heard_calloc => on_calloc, "rdx", "rcx";
+    heard_realloc => on_realloc, "rdx", "rcx";
+    #[unsafe(no_mangle)] reallocarray => on_reallocarray, "rcx", "r8";
+    #[unsafe(no_mangle)] posix_memalign => on_posix_memalign, "rcx", "r8";
+    #[unsafe(no_mangle)] aligned_alloc => on_aligned_alloc, "rdx", "rcx";
+    #[unsafe(no_mangle)] memalign => on_memalign, "rdx", "rcx";
+    #[unsafe(no_mangle)] valloc => on_valloc, "rsi", "rdx";
+    #[unsafe(no_mangle)] pvalloc => on_pvalloc, "rsi", "rdx";
+}
+
+/// Defines the exported functions that a program calls most: a jump to the way that its recording
+/// takes.
+macro_rules! ways {
+    ($($name:ident, $way:ident: $first:ident, $sampled:ident, $next:ident;)*) => {
+        $(
+            static $way: Way = Way(AtomicPtr::new($first as *mut c_void));
+
+            /// # Safety
+            ///
+            /// As the C library's function of this name.
+            #[unsafe(no_mangle)]
+            #[unsafe(naked)]
+            pub unsafe extern "C" fn $name() {
+                naked_asm!("jmp qword ptr [rip + {way}]", way = sym $way)
+            }
+        )*
+
+        /// From now on most calls go straight on to the C library. Not if one of its functions
+        /// can't be found.
+        pub fn sample() {
+            let found = [$(next::$next.get().is_some()),*];
+            if !found.contains(&false) {
+                $($way.0.store(sampled::$sampled as *mut c_void, Release);)*
+            }
+        }
+    };
+}
+
+#[repr(transparent)]
+struct Way(AtomicPtr<c_void>);
+
+ways! {
+    malloc, MALLOC_WAY: heard_malloc, malloc, MALLOC;
+    calloc, CALLOC_WAY: heard_calloc, calloc, CALLOC;
+    realloc, REALLOC_WAY: heard_realloc, realloc, REALLOC;
+    free, FREE_WAY: heard_free, free, FREE;
 }
 
 /// Looks up the next function, as one of this type.
@@ -209,9 +253,8 @@ page_aligned! {
 
 /// # Safety
 ///
-/// As the C library's.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn free(block: *mut u8) {
+/// As the C library's `free`.
+pub unsafe extern "C" fn heard_free(block: *mut u8) {
     start();
     if is_early(block) {
         return;

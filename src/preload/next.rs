@@ -10,12 +10,15 @@ use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize};
 
+use crate::record;
 use crate::sys::thread;
 
 /// A function that is found at its first use.
+#[repr(C)]
 pub struct Next {
-    name: &'static CStr,
+    /// First, because machine code jumps there (see `sampled`).
     found: AtomicPtr<c_void>,
+    name: &'static CStr,
 }
 
 /// Threads that are inside `dlsym` on our behalf. A fork may leave one behind for ever.
@@ -99,7 +102,15 @@ pub fn early(size: usize, align: usize) -> *mut u8 {
         return std::ptr::null_mut();
     }
     let base = BUFFER.0.get() as usize;
-    (base + start).next_multiple_of(align) as *mut u8
+    let block = (base + start).next_multiple_of(align) as *mut u8;
+    record::always_look(block);
+    block
+}
+
+/// The blocks of [`early`] so far lie between these addresses.
+pub fn early_so_far() -> std::ops::Range<usize> {
+    let base = BUFFER.0.get() as usize;
+    base..base + USED.load(Relaxed).min(EARLY)
 }
 
 /// Was this block handed out by [`early`]?

@@ -60,7 +60,7 @@ impl Thread {
 #[cold]
 pub fn remember(thread: &mut Thread, cell: Last) {
     let _held = thread.pending_lock.hold();
-    let before = match thread.passed_over.load(Relaxed) {
+    let before = match thread.has_passed_over() {
         true => thread::NO_LAST,
         false => thread.last,
     };

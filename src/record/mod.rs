@@ -42,9 +42,11 @@ pub use arena::{note_private, pages};
 pub use dump::{About, dump};
 use live::Found;
 pub use maps::{mapped, unmapped};
+#[cfg(taskheap_preload)]
+pub use sample::{PLACE_SHIFT, PLACES, PLACES_BITS, always_look};
+pub use sample::{is_unknown, may_be_cell, passes_at_once};
 pub use scopes::{ScopeBefore, enter_scope, leave_scope};
 pub use start::{Setup, header, is_active, start_in_session, start_local, stop, wait_at_the_end};
-use std::sync::atomic::Ordering::Relaxed;
 #[cfg(feature = "tokio")]
 pub use tasks::read_task_ids_by;
 use thread::{Last, Thread};
@@ -63,6 +65,11 @@ pub struct Caller {
 pub struct Taken {
     address: usize,
     found: Option<Found>,
+}
+
+/// Is it a sample that is recorded?
+pub fn is_sample() -> bool {
+    sample::distance() != 0
 }
 
 /// Where the recording's memory is in this process.
@@ -128,7 +135,7 @@ fn alloc_in(
         cells::remember(thread, this);
     }
     thread.last = this;
-    thread.passed_over.store(false, Relaxed);
+    thread.left_at_last = local::bytes_to_sample();
 }
 
 /// The block at `address` is about to be freed. To be called before the allocator does it: a
@@ -173,7 +180,7 @@ fn gone(thread: &mut Thread, entry: usize, found: &Found) {
     let Some(counter) = counters::of(thread, found.context) else {
         return start::lost(1);
     };
-    let temporary = thread.last.address == address && !thread.passed_over.load(Relaxed);
+    let temporary = thread.last.address == address && !thread.has_passed_over();
     if temporary {
         thread.last.address = 0;
     }

@@ -7,7 +7,7 @@
 
 use std::ffi::c_void;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicUsize};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
 
 use super::live::Found;
 use super::lock::Lock;
@@ -82,9 +82,8 @@ pub struct Thread {
     /// Owner type of the scope that runs, 0 for none.
     pub scope: u32,
     pub last: Last,
-    /// In a sample: bytes to the next block that is recorded; one since `last` was not.
-    pub until_sample: AtomicI64,
-    pub passed_over: AtomicBool,
+    /// Bytes to the next sample when `last` was allocated.
+    pub left_at_last: usize,
     pub last_context: (u64, u32),
     pub index: counters::Index,
     pub pending_bytes: i64,
@@ -140,14 +139,21 @@ impl Thread {
         enter_slowly(state)
     }
 
-    /// The calling thread's state, for what may be touched while it is in use; `None` if it has
-    /// none.
-    #[inline(always)]
-    pub fn peek() -> Option<&'static Thread> {
+    /// The calling thread's number; 0 if it has no state.
+    pub fn number() -> i32 {
         let state = local::get();
-        // SAFETY: the state that `attach` made for this thread. What its user changes meanwhile
-        // is suspended: we are in a signal handler above it then.
-        (state > ENDED).then(|| unsafe { &*(state as *const Thread) })
+        if state <= ENDED {
+            return 0;
+        }
+        // SAFETY: the state that `attach` made for this thread, of which this never changes.
+        unsafe { (*(state as *const Thread)).tid }
+    }
+
+    /// Has the thread allocated a block since `last`? In a sample most are not recorded, but
+    /// all take their size off the bytes to the next one.
+    #[inline(always)]
+    pub fn has_passed_over(&self) -> bool {
+        self.left_at_last != local::bytes_to_sample()
     }
 
     #[inline(always)]
@@ -299,8 +305,8 @@ fn attach() -> Option<*mut Thread> {
     thread.task = (0, Current { kind: 0, row: 0 });
     thread.scope = 0;
     thread.last = NO_LAST;
-    thread.until_sample.store(sample::draw(tid), Relaxed);
-    thread.passed_over.store(false, Relaxed);
+    sample::draw(tid);
+    thread.left_at_last = local::bytes_to_sample();
     thread.last_context = (0, 0);
     // SAFETY: made with the state; nobody else uses it.
     unsafe { (*thread.stack).forget() };
